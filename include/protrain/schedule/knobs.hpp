@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The plan's decisions in the form that compile takes, and the limits within which they make sense.
+
+#include "protrain/activation/assignment.hpp"
+#include "protrain/chunk/layout.hpp"
+#include "protrain/trace/trace.hpp"
+#include "protrain/update/site.hpp"
+#include "protrain/update/timing.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace protrain::inline v0::schedule {
+
+/// Together with job and layout these determine a program. Never durations, rates or budgets.
+struct knobs {
+  std::vector<std::uint8_t> persistent{};          ///< by chunk: stays on the device
+  std::vector<update::site> sites{};               ///< by chunk; gpu exactly where persistent
+  std::vector<activation::strategy> strategies{};  ///< by block
+  std::uint32_t buffers = 0;         ///< regular slots for chunks that are not persistent
+  std::uint32_t swap_ahead = 1;      ///< a swapped block starts to come back this many blocks early
+  std::uint32_t gradient_slots = 2;  ///< gradient slots that may be in flight, at least 2
+  update::timing time = update::timing::after_backward;
+  bool operator==(knobs const&) const = default;
+};
+
+/// Fewest buffers with which every block finds its chunks resident: the most regular,
+/// non-persistent, non-empty chunks that one block needs.
+constexpr std::uint32_t fewest_buffers(chunk::layout const& l,
+                                       std::vector<std::uint8_t> const& persistent) {
+  std::uint32_t most = 0;
+  for (std::vector<chunk_id> const& needed : l.chunks_of) {
+    std::uint32_t n = 0;
+    for (chunk_id const c : needed) {
+      bool const slot = persistent[c.index()] == 0 && !l[c].oversize && l[c].elements > 0;
+      n += slot ? 1U : 0U;
+    }
+    most = n > most ? n : most;
+  }
+  return most;
+}
+
+/// More buffers than this are never used: one for each chunk that needs one.
+constexpr std::uint32_t most_buffers(chunk::layout const& l,
+                                     std::vector<std::uint8_t> const& persistent) {
+  std::uint32_t n = 0;
+  for (std::size_t c = 0; c < l.chunks.size(); ++c) {
+    n += persistent[c] == 0 && !l.chunks[c].oversize && l.chunks[c].elements > 0 ? 1U : 0U;
+  }
+  return n;
+}
+
+}  // namespace protrain::inline v0::schedule

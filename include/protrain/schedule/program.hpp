@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A program: one training step as a flat list of instructions on named queues, with explicit
+// dependencies and addresses. The same value is verified, simulated and executed.
+
+#include "protrain/core/ids.hpp"
+#include "protrain/core/queue.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace protrain::inline v0::schedule {
+
+/// The closed list of instructions. Operands by role, in this order ([..] where it applies; `rw`
+/// means read and write):
+///
+/// | opcode         | queue        | operands                                                    |
+/// | batch_load     | h2d          | read batch (host), write batch (device)                     |
+/// | zero           | compute, cpu | write gradient, loss or norm                                |
+/// | upload         | h2d          | read value (host), write value (device)                     |
+/// | gather         | gather       | rw value (several ranks only)                               |
+/// | forward        | compute      | read value.., [read batch], [read input], [write output],   |
+/// |                |              | [write saved], [write scratch], rw loss                     |
+/// | recompute      | compute      | as forward without loss; output is a temporary              |
+/// | backward       | compute      | read value.., [read batch], [read input],                   |
+/// |                |              | [read output_gradient], [write input_gradient],             |
+/// |                |              | [read saved], rw gradient.., [write scratch]                |
+/// | swap_out       | d2h          | read saved (device), write saved (host)                     |
+/// | swap_in        | h2d          | read saved (host), write saved (device)                     |
+/// | reduce         | reduce       | rw gradient                                                 |
+/// | offload        | d2h          | read gradient (device), write gradient or store (host)      |
+/// | accumulate     | compute, cpu | read gradient, rw store                                     |
+/// | norm_partial   | compute, cpu | read gradient or store, rw norm                             |
+/// | norm_read      | d2h          | read norm (device), write norm_copy (host)                  |
+/// | norm_finish    | cpu          | read norm (host), [read norm_copy], write report,           |
+/// |                |              | [write scalars (host) if the job needs the norm]            |
+/// | scalars_upload | h2d          | read scalars (host), write scalars (device)                 |
+/// | update         | compute, cpu | rw value, rw state, read gradient or store, read scalars    |
+/// | loss_read      | d2h          | read loss (device), write loss (host)                       |
+enum class opcode : std::uint8_t {
+  batch_load,
+  zero,
+  upload,
+  gather,
+  forward,
+  recompute,
+  backward,
+  swap_out,
+  swap_in,
+  reduce,
+  offload,
+  accumulate,
+  norm_partial,
+  norm_read,
+  norm_finish,
+  scalars_upload,
+  update,
+  loss_read,
+};
+inline constexpr std::size_t opcode_count = 18;
+
+constexpr std::string_view name_of(opcode op) noexcept {
+  constexpr std::string_view names[opcode_count] = {"batch_load",
+                                                    "zero",
+                                                    "upload",
+                                                    "gather",
+                                                    "forward",
+                                                    "recompute",
+                                                    "backward",
+                                                    "swap_out",
+                                                    "swap_in",
+                                                    "reduce",
+                                                    "offload",
+                                                    "accumulate",
+                                                    "norm_partial",
+                                                    "norm_read",
+                                                    "norm_finish",
+                                                    "scalars_upload",
+                                                    "update",
+                                                    "loss_read"};
+  return names[static_cast<std::size_t>(op)];
+}
+
+/// What an operand is to its instruction.
+enum class role : std::uint8_t {
+  value,            ///< working parameters of `operand::chunk`
+  state,            ///< its optimizer state
+  gradient,         ///< a contribution to `operand::span`, in gradient dtype
+  store,            ///< the chunk's gradient over all contributions: fp32 when there are several
+  input,            ///< x
+  output,           ///< y
+  input_gradient,   ///< dx
+  output_gradient,  ///< dy
+  saved,
+  scratch,
+  batch,
+  loss,       ///< one fp32 per sample of the micro-batch
+  norm,       ///< exact sum of squares
+  norm_copy,  ///< the device's sum on the host
+  scalars,    ///< what the update multiplies gradients by
+  report,     ///< norm and clip factor, for the caller
+};
+
+enum class access : std::uint8_t { read, write, read_write };
+
+constexpr bool reads(access a) noexcept { return a != access::write; }
+constexpr bool writes(access a) noexcept { return a != access::read; }
+
+/// A byte range of an allocation that an instruction touches.
+struct operand {
+  role what = role::value;
+  access mode = access::read;
+  allocation_id allocation;
+  std::uint64_t offset = 0;  ///< bytes from the allocation's start
+  std::uint64_t bytes = 0;
+  chunk_id chunk{};  ///< of value, state, gradient and store
+  span_id span{};    ///< of gradient
+  bool operator==(operand const&) const = default;
+};
+
+/// Memory that is live at instructions [begin, end). Ranges of allocations that are live at the
+/// same instruction never overlap.
+struct allocation {
+  space where = space::device;
+  category what = category::scratch;
+  std::uint64_t offset = 0;  ///< multiple of address_granule, from the arena's start
+  std::uint64_t bytes = 0;   ///< as asked for; it occupies granules(bytes)
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  bool carried = false;  ///< holds contents from step to step; live throughout
+  block_id block{};      ///< whose tensor it is, where that makes sense
+  chunk_id chunk{};
+  std::uint32_t micro_batch = 0;
+  bool operator==(allocation const&) const = default;
+};
+
+struct instruction {
+  opcode op = opcode::zero;
+  queue_id queue = queue_id::compute;
+  std::uint32_t micro_batch = 0;
+  block_id block{};
+  chunk_id chunk{};
+  span_id span{};
+  std::uint32_t version = 0;  ///< updates applied to the values it reads; an update makes version+1
+  std::uint64_t amount = 0;   ///< bytes of a copy or fill; elements of norm, accumulate, update
+  std::uint32_t first_operand = 0;
+  std::uint32_t operand_count = 0;
+  std::uint32_t first_dependency = 0;
+  std::uint32_t dependency_count = 0;
+  bool operator==(instruction const&) const = default;
+};
+
+/// Part of a span: a tensor of the chunk, and whether this is its first contribution in a
+/// micro-batch (uses in backward order).
+struct span_tensor {
+  std::uint32_t tensor = 0;  ///< position in chunk::chunk::tensors
+  bool first = true;
+  bool operator==(span_tensor const&) const = default;
+};
+
+/// The blocks whose backward passes fill one gradient slot of a chunk. No tensor occurs twice in a
+/// span: each use of a tied tensor is a contribution of its own.
+struct gradient_span {
+  chunk_id chunk;
+  std::uint32_t ordinal = 0;           ///< among the chunk's spans, in backward order
+  std::vector<block_id> blocks{};      ///< in backward order
+  std::vector<span_tensor> tensors{};  ///< ascending
+  bool operator==(gradient_span const&) const = default;
+};
+
+struct program {
+  std::uint64_t fingerprint = 0;  ///< of the trace it was compiled for
+  std::uint32_t micro_batches = 1;
+  std::vector<instruction> instructions{};
+  std::vector<operand> operands{};
+  std::vector<std::uint32_t> dependencies{};  ///< positions of earlier instructions
+  std::vector<allocation> allocations{};      ///< in order of address assignment
+  std::vector<gradient_span> spans{};
+  bool operator==(program const&) const = default;
+
+  constexpr std::span<operand const> operands_of(instruction const& i) const {
+    return std::span(operands).subspan(i.first_operand, i.operand_count);
+  }
+  constexpr std::span<std::uint32_t const> dependencies_of(instruction const& i) const {
+    return std::span(dependencies).subspan(i.first_dependency, i.dependency_count);
+  }
+};
+
+/// Bytes of the fixed cells.
+inline constexpr std::uint64_t norm_cell_bytes = 64;
+inline constexpr std::uint64_t scalars_bytes = 16;
+inline constexpr std::uint64_t report_bytes = 16;
+
+}  // namespace protrain::inline v0::schedule

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Bytes of model state per element in each state format: sizes only, the arithmetic is optim's.
+
+#include "protrain/core/dtype.hpp"
+#include "protrain/core/math.hpp"
+#include "protrain/core/result.hpp"
+#include "protrain/model/job.hpp"
+
+#include <concepts>
+#include <cstdint>
+
+namespace protrain::inline v0::update {
+
+struct state_format_tag {};
+
+/// Bytes per element of the working value, and of the optimizer's own state beside it. Laws
+/// (test/law/state_format.hpp): `value_bytes` is the size of the working type; equal for equal
+/// formats.
+template <class P>
+concept state_format_policy =
+    std::regular<P> && std::same_as<typename P::policy_tag, state_format_tag> && requires {
+      { P::format } -> std::convertible_to<model::state_format>;
+      { P::value_bytes } -> std::convertible_to<std::uint64_t>;
+      { P::state_bytes } -> std::convertible_to<std::uint64_t>;
+    };
+
+/// fp32 value; m and v.
+struct fp32 {
+  using policy_tag = state_format_tag;
+  static constexpr model::state_format format = model::state_format::fp32;
+  static constexpr std::uint64_t value_bytes = 4;
+  static constexpr std::uint64_t state_bytes = 8;
+  bool operator==(fp32 const&) const = default;
+};
+static_assert(state_format_policy<fp32>);
+
+/// bf16 value, which is the upper half of the fp32 master; lower half (2), m and v.
+struct split_master {
+  using policy_tag = state_format_tag;
+  static constexpr model::state_format format = model::state_format::split_master;
+  static constexpr std::uint64_t value_bytes = 2;
+  static constexpr std::uint64_t state_bytes = 10;
+  bool operator==(split_master const&) const = default;
+};
+static_assert(state_format_policy<split_master>);
+
+/// Bytes per element of a job's model state.
+struct state_bytes {
+  std::uint64_t value = 0;     ///< working value, the dtype's size
+  std::uint64_t state = 0;     ///< optimizer state beside it
+  std::uint64_t gradient = 0;  ///< one contribution, in gradient dtype
+  bool operator==(state_bytes const&) const = default;
+};
+
+/// The bytes of a job, or `not_allowed` when dtype and state format don't go together.
+constexpr result<state_bytes> bytes_of(model::job const& j) {
+  if (j.state == model::state_format::fp32 && j.type == dtype::f32) {
+    return state_bytes{fp32::value_bytes, fp32::state_bytes, 4};
+  }
+  if (j.state == model::state_format::split_master && j.type == dtype::bf16) {
+    return state_bytes{split_master::value_bytes, split_master::state_bytes, 2};
+  }
+  return error{errc::not_allowed,
+               "dtype and state format don't go together: use fp32 with fp32, bf16 with "
+               "split_master",
+               0};
+}
+
+}  // namespace protrain::inline v0::update

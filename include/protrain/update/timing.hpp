@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// When a chunk's update may start and must be done.
+
+#include "protrain/model/job.hpp"
+
+#include <concepts>
+#include <cstdint>
+#include <string_view>
+
+namespace protrain::inline v0::update {
+
+enum class timing : std::uint8_t {
+  during_backward,  ///< from the gradient's arrival to the end of the step
+  after_backward,   ///< from the norm of all gradients to the end of the step
+};
+
+constexpr std::string_view name_of(timing t) noexcept {
+  return t == timing::during_backward ? "during_backward" : "after_backward";
+}
+
+/// A job that needs the norm can't update before it is known.
+constexpr bool allowed(timing t, model::job const& j) noexcept {
+  return t == timing::after_backward || !needs_norm(j);
+}
+
+struct timing_tag {};
+
+/// Chooses the update time of a job. Law (test/law/update.hpp): the answer is allowed.
+template <class P>
+concept timing_policy = std::regular<P> && std::same_as<typename P::policy_tag, timing_tag> &&
+                        requires(P const& p, model::job const& j) {
+                          { p.choose(j) } noexcept -> std::same_as<timing>;
+                        };
+
+/// The paper's: as soon as the gradient is there; after backward where the norm must be known.
+struct during_backward {
+  using policy_tag = timing_tag;
+  constexpr timing choose(model::job const& j) const noexcept {
+    return needs_norm(j) ? timing::after_backward : timing::during_backward;
+  }
+  bool operator==(during_backward const&) const = default;
+};
+static_assert(timing_policy<during_backward>);
+
+/// Every update waits for the end of backward.
+struct after_backward {
+  using policy_tag = timing_tag;
+  constexpr timing choose(model::job const&) const noexcept { return timing::after_backward; }
+  bool operator==(after_backward const&) const = default;
+};
+static_assert(timing_policy<after_backward>);
+
+}  // namespace protrain::inline v0::update
