@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Written by tools/self_checks: every header of this folder, twice.
+// clang-format off
+#include <protrain/optim/accumulate.hpp>
+#include <protrain/optim/adamw.hpp>
+#include <protrain/optim/arithmetic.hpp>
+#include <protrain/optim/exact_sum.hpp>
+#include <protrain/optim/float_environment.hpp>
+#include <protrain/optim/norm.hpp>
+#include <protrain/optim/scale.hpp>
+#include <protrain/optim/strict_math.hpp>
+#include <protrain/optim/update.hpp>
+#include <protrain/optim/update_rule.hpp>
+#include <protrain/optim/accumulate.hpp>
+#include <protrain/optim/adamw.hpp>
+#include <protrain/optim/arithmetic.hpp>
+#include <protrain/optim/exact_sum.hpp>
+#include <protrain/optim/float_environment.hpp>
+#include <protrain/optim/norm.hpp>
+#include <protrain/optim/scale.hpp>
+#include <protrain/optim/strict_math.hpp>
+#include <protrain/optim/update.hpp>
+#include <protrain/optim/update_rule.hpp>
