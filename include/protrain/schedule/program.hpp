@@ -112,7 +112,7 @@ constexpr bool writes(access a) noexcept { return a != access::read; }
 struct operand {
   role what = role::value;
   access mode = access::read;
-  allocation_id allocation;
+  allocation_id allocation{};
   std::uint64_t offset = 0;  ///< bytes from the allocation's start
   std::uint64_t bytes = 0;
   chunk_id chunk{};  ///< of value, state, gradient and store
@@ -163,7 +163,7 @@ struct span_tensor {
 /// The blocks whose backward passes fill one gradient slot of a chunk. No tensor occurs twice in a
 /// span: each use of a tied tensor is a contribution of its own.
 struct gradient_span {
-  chunk_id chunk;
+  chunk_id chunk{};
   std::uint32_t ordinal = 0;           ///< among the chunk's spans, in backward order
   std::vector<block_id> blocks{};      ///< in backward order
   std::vector<span_tensor> tensors{};  ///< ascending

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Address assignment: one deterministic first fit per memory space, in program order, that
+// remembers who used a range before, so that reuse becomes a dependency.
+
+#include "protrain/core/math.hpp"
+#include "protrain/core/queue.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace protrain::inline v0::schedule::detail {
+
+/// By queue: how many of its instructions are known to be done.
+using clock = std::array<std::uint32_t, queue_count>;
+
+constexpr void merge(clock& into, clock const& from) {
+  for (std::size_t q = 0; q < queue_count; ++q) {
+    into[q] = std::max(into[q], from[q]);
+  }
+}
+
+/// A dead range and the last instructions that touched it.
+struct grave {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  clock last{};
+};
+
+class arena {
+ public:
+  /// What an allocation gets: an address, and everything that has to be done before its first use.
+  struct placement {
+    std::uint64_t offset = 0;
+    clock before{};
+  };
+
+  /// First gap that holds `bytes`, rounded up to a granule. O(live allocations).
+  constexpr placement take(std::uint64_t bytes) {
+    std::uint64_t const size = granules(bytes);
+    std::uint64_t at = 0;
+    std::size_t i = 0;
+    while (i < live_.size() && live_[i].begin - at < size) {
+      at = live_[i].end;
+      ++i;
+    }
+    live_.insert(live_.begin() + static_cast<std::ptrdiff_t>(i), {at, checked_add(at, size)});
+    return {at, exhume(at, at + size)};
+  }
+
+  /// Ends the allocation at `offset`; `last` are the instructions that touched it.
+  constexpr void give(std::uint64_t offset, clock const& last) {
+    auto const it =
+        std::lower_bound(live_.begin(), live_.end(), offset, [](range const& r, std::uint64_t o) {
+          return r.begin < o;
+        });
+    PROTRAIN_EXPECT(it != live_.end() && it->begin == offset, "no live allocation there");
+    graves_.push_back({it->begin, it->end, last});
+    live_.erase(it);
+  }
+
+ private:
+  struct range {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+
+  /// Who used [begin, end) before. Graves inside it are forgotten: whoever comes later is ordered
+  /// after the new allocation.
+  constexpr clock exhume(std::uint64_t begin, std::uint64_t end) {
+    clock before{};
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < graves_.size(); ++i) {
+      grave const& g = graves_[i];
+      bool const touches = g.begin < end && begin < g.end;
+      if (touches) {
+        merge(before, g.last);
+      }
+      if (!(touches && begin <= g.begin && g.end <= end)) {
+        graves_[kept++] = graves_[i];
+      }
+    }
+    while (graves_.size() > kept) {
+      graves_.pop_back();
+    }
+    return before;
+  }
+
+  std::vector<range> live_;
+  std::vector<grave> graves_;
+};
+
+}  // namespace protrain::inline v0::schedule::detail
