@@ -70,12 +70,12 @@ struct adamw {
   /// In fp64, each result rounded once. `t` counts applied updates from 1; a parameter without
   /// decay (biases, norms) takes k = 1.
   step_type prepare(double learning_rate, std::int64_t t, bool decay) const {
+    float_environment const environment;
     PROTRAIN_EXPECT(t >= 1, "the first update has t = 1");
     PROTRAIN_EXPECT(beta1 >= 0 && beta1 < 1, "beta1 lies in [0, 1)");
     PROTRAIN_EXPECT(beta2 >= 0 && beta2 < 1, "beta2 lies in [0, 1)");
     PROTRAIN_EXPECT(static_cast<float>(eps) > 0.0F,
                     "eps is positive in fp32: a zero gradient would give 0 / 0");
-    float_environment const environment;
     double const lr = settled(learning_rate);
     double const first = settled(beta1);
     double const second = settled(beta2);
