@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The concept of a block, and blocks made of three functions.
+
+#include "protrain/block/builder.hpp"
+#include "protrain/block/scope.hpp"
+
+#include <concepts>
+#include <utility>
+
+namespace protrain::inline v0::block {
+
+/// A part of a model that runs as one unit: forward, and backward. Laws (test/law/block.hpp):
+/// outputs, saved tensors and gradients are a function of input bits, parameter bits, batch tensors
+/// and random keys only, never of addresses, of what memory held before or of which pass it is;
+/// what forward saves and takes as scratch depends on shapes only; every tensor is touched inside
+/// `run` only. `describe` may store handles in the block, nothing else; it is called again and must
+/// then say the same.
+template <class B>
+concept block_type =
+    std::move_constructible<B> &&
+    requires(B& b, B const& c, block_builder& describe, scope& s, tensor_view x, tensor_view y) {
+      b.describe(describe);
+      c.forward(s, x, y);
+      c.backward(s, x, y, x);
+    };
+
+/// `count` copies of a block in a row, all run by one object; parameters are called
+/// `<prefix>.<layer>.<name>`.
+template <block_type Block>
+struct repeated {
+  std::uint32_t count;
+  Block block;
+  std::string prefix;
+};
+
+template <block_type Block>
+repeated<Block> repeat(std::integral auto count, Block block, std::string_view prefix = "h") {
+  PROTRAIN_EXPECT(std::in_range<std::uint32_t>(count), "a repeat has 0 to 2^32 - 1 layers");
+  return {static_cast<std::uint32_t>(count), std::move(block), std::string(prefix)};
+}
+
+/// A block made of three functions, for trainers with hand-written loops: `describe(builder)`,
+/// `forward(scope, x, y)`, `backward(scope, x, dy, dx)`. Inside a repeat the layer is
+/// `builder.layer()` and `scope.layer()`; a handle is a position, `parameter_ref{2}`.
+template <class Describe, class Forward, class Backward>
+class function_block {
+ public:
+  function_block(Describe describe, Forward forward, Backward backward)
+      : describe_(std::move(describe)),
+        forward_(std::move(forward)),
+        backward_(std::move(backward)) {}
+
+  void describe(block_builder& b) const { describe_(b); }
+  void forward(scope& s, tensor_view x, tensor_view y) const { forward_(s, x, y); }
+  void backward(scope& s, tensor_view x, tensor_view dy, tensor_view dx) const {
+    backward_(s, x, dy, dx);
+  }
+
+ private:
+  Describe describe_;
+  Forward forward_;
+  Backward backward_;
+};
+
+/// See `function_block`.
+template <class Describe, class Forward, class Backward>
+  requires block_type<function_block<Describe, Forward, Backward>>
+auto make_block(Describe describe, Forward forward, Backward backward) {
+  return function_block(std::move(describe), std::move(forward), std::move(backward));
+}
+
+}  // namespace protrain::inline v0::block
+
+namespace protrain::inline v0 {
+using block::block_type;
+using block::make_block;
+using block::repeat;
+}  // namespace protrain::inline v0

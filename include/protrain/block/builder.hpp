@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What a block says about itself before anything runs: parameters, boundary, batch tensors.
+
+#include "protrain/block/entry.hpp"
+#include "protrain/block/error.hpp"
+#include "protrain/model/job.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace protrain::inline v0::block {
+
+struct parameter_options {
+  bool trainable = true;
+  bool decay = true;            ///< weight decay applies
+  std::string_view tied{};      ///< full name of the parameter of an earlier block that this one is
+  std::optional<dtype> type{};  ///< the job's unless given
+};
+
+/// A parameter as declared, before ties are resolved.
+struct declared_parameter {
+  std::string name{};
+  tensor_facts facts{};
+  bool trainable = true;
+  bool decay = true;
+  std::string tied{};
+  bool operator==(declared_parameter const&) const = default;
+};
+
+/// Everything one call of `describe` said.
+struct description {
+  std::string name{};
+  std::vector<declared_parameter> parameters{};
+  std::vector<batch_tensor> batch{};
+  tensor_facts input{};
+  tensor_facts output{};
+  bool reads_input = true;
+  std::optional<std::uint64_t> flops{};
+};
+
+/// Passed to `describe`, once per layer of a repeat; every layer must declare the same names in the
+/// same order, since the handles a block keeps are positions.
+class block_builder {
+ public:
+  /// `into` must outlive the builder.
+  block_builder(model::job const& job, std::uint32_t layer, description& into)
+      : job_(job), layer_(layer), out_(into) {}
+
+  /// Extents of the job are capacities: those of one micro-batch.
+  model::job const& job() const noexcept { return job_; }
+  /// Position within the repeat; 0 outside one.
+  std::uint32_t layer() const noexcept { return layer_; }
+
+  /// How messages and reports call the block; a repeat's prefix says it otherwise.
+  void name(std::string_view n) { out_.name = n; }
+
+  /// Declares a parameter and returns the handle for `scope::value` and `scope::gradient`.
+  parameter_ref parameter(std::string_view name,
+                          extents const& shape,
+                          parameter_options const& options = {}) {
+    out_.parameters.push_back({.name = std::string(name),
+                               .facts = {options.type.value_or(job_.type), shape},
+                               .trainable = options.trainable,
+                               .decay = options.decay,
+                               .tied = std::string(options.tied)});
+    return {static_cast<std::uint32_t>(out_.parameters.size() - 1)};
+  }
+
+  /// Shape of x and dx for one micro-batch. The first block of a model has none.
+  void input(extents const& shape, std::optional<dtype> type = {}) {
+    out_.input = {type.value_or(job_.type), shape};
+  }
+  /// Shape of y and dy for one micro-batch. The last block of a model has none.
+  void output(extents const& shape, std::optional<dtype> type = {}) {
+    out_.output = {type.value_or(job_.type), shape};
+  }
+
+  /// Declares a tensor that comes with each micro-batch: constant, without gradient. Several blocks
+  /// may name the same one.
+  batch_ref batch(std::string_view name, dtype type, extents const& shape) {
+    out_.batch.push_back({std::string(name), {type, shape}});
+    return {static_cast<std::uint32_t>(out_.batch.size() - 1)};
+  }
+
+  /// Whether backward reads x (true unless said). If not, x may be gone by then and is passed
+  /// absent.
+  void reads_input(bool yes) { out_.reads_input = yes; }
+
+  /// Floating-point operations of one forward pass, for analytic times.
+  void flops(std::uint64_t forward) { out_.flops = forward; }
+
+ private:
+  model::job const& job_;
+  std::uint32_t layer_;
+  description& out_;
+};
+
+}  // namespace protrain::inline v0::block

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Definitions behind scope.hpp.
+// Included by block/scope.hpp alone.
+
+#include "protrain/block/scope.hpp"
+
+namespace protrain::inline v0::block {
+
+inline scope::scope(frame const& f) : f_(f) {
+  PROTRAIN_EXPECT(f.entry != nullptr, "a scope needs its block's entry");
+  PROTRAIN_EXPECT(f.slots != nullptr, "a scope needs a saved_table");
+  for (region const& r : {f.saved, f.scratch}) {
+    PROTRAIN_EXPECT(reinterpret_cast<std::uintptr_t>(r.data) % address_granule == 0,
+                    "a region starts at a multiple of address_granule");
+  }
+  if (f.pass == pass::recompute) {
+    f.slots->begin_again();
+  } else if (f.pass != pass::backward) {
+    f.slots->begin();
+  }
+}
+
+inline tensor_view scope::save(slot name, dtype type, extents const& shape) {
+  tensor_facts const facts{type, shape};
+  std::uint64_t const offset = saved_used_;
+  saved_used_ = take(f_.saved, saved_used_, facts.bytes(), "saved");
+  return record({.name = name, .type = type, .shape = shape, .offset = offset},
+                f_.dry ? nullptr : f_.saved.data + offset);
+}
+
+inline tensor_view scope::save(slot name, tensor_view const& x) {
+  if (!f_.entry->reads_input) {
+    fail(name.text(), "saves x as " + detail::quoted(name.text()) + " but said reads_input(false)");
+  }
+  PROTRAIN_EXPECT(x == f_.x, "only the block's own x can be saved in place");
+  return record({.name = name, .type = x.type, .shape = x.shape, .input = true}, x.data);
+}
+
+inline tensor_view scope::record(saved_tensor const& row, void* data) {
+  PROTRAIN_EXPECT(f_.pass != pass::backward, "scope::save belongs to forward");
+  if (f_.slots->find(row.name) != nullptr) {
+    fail(row.name.text(), "saves " + detail::quoted(row.name.text()) + " twice");
+  }
+  if (!f_.slots->add(row)) {
+    fail(row.name.text(),
+         "recompute saves " + detail::quoted(row.name.text()) +
+             " where forward saved something else; saves depend on shapes only");
+  }
+  return {data, row.type, row.shape};
+}
+
+inline tensor_view scope::saved(slot name) const {
+  PROTRAIN_EXPECT(f_.pass == pass::backward, "scope::saved belongs to backward");
+  saved_tensor const* const row = f_.slots->find(name);
+  if (row == nullptr) {
+    fail(name.text(), "backward wants " + detail::quoted(name.text()) + ", which was not saved");
+  }
+  void* const place = row->input ? f_.x.data : f_.saved.data + row->offset;
+  return {f_.dry ? nullptr : place, row->type, row->shape};
+}
+
+inline tensor_view scope::scratch(dtype type, extents const& shape) {
+  tensor_facts const facts{type, shape};
+  std::uint64_t const offset = scratch_used_;
+  scratch_used_ = take(f_.scratch, scratch_used_, facts.bytes(), "scratch");
+  scratch_peak_ = std::max(scratch_peak_, scratch_used_);
+  operator_peak_ = std::max(operator_peak_, scratch_used_);
+  return facts.at(f_.dry ? nullptr : f_.scratch.data + offset);
+}
+
+inline tensor_view scope::batch(std::string_view name) const {
+  for (std::uint32_t i = 0; i < f_.entry->batch.size(); ++i) {
+    if (f_.entry->batch[i].name == name) {
+      return batch(batch_ref{i});
+    }
+  }
+  fail(name, "reads batch tensor " + detail::quoted(name) + ", which describe did not declare");
+}
+
+/// The end of an allocation of `bytes` behind `used`.
+inline std::uint64_t scope::take(region const& from,
+                                 std::uint64_t used,
+                                 std::uint64_t bytes,
+                                 char const* what) {
+  std::uint64_t const end = checked_add(used, granules(bytes));
+  if (!f_.dry && end > from.bytes) {
+    fail(innermost_ == nullptr ? std::string_view(what) : innermost_->name_,
+         "asks for " + std::to_string(bytes) + " bytes of " + what + " memory with " +
+             std::to_string(used) + " in use, but " + std::to_string(from.bytes) + " are planned",
+         bytes,
+         from.bytes);
+  }
+  return end;
+}
+
+inline void scope::fail(std::string_view subject,
+                        std::string const& what,
+                        std::uint64_t asked,
+                        std::uint64_t planned) const {
+  std::string const where =
+      innermost_ == nullptr ? "" : "operator " + detail::quoted(innermost_->name_) + " ";
+  throw block_error(f_.entry->name, std::string(subject), where + what, asked, planned);
+}
+
+inline operator_scope::operator_scope(scope& owner, std::string_view name)
+    : owner_(owner),
+      name_(name),
+      outer_(owner.innermost_),
+      mark_(owner.scratch_used_),
+      outer_peak_(owner.operator_peak_) {
+  if (observer const* const w = owner.f_.watch; w != nullptr) {
+    w->enter(w->context, name, owner.f_.queue);
+  }
+  owner.innermost_ = this;
+  owner.operator_peak_ = mark_;
+}
+
+inline operator_scope::~operator_scope() {
+  std::uint64_t const peak = owner_.operator_peak_;
+  owner_.innermost_ = outer_;
+  owner_.scratch_used_ = mark_;
+  owner_.operator_peak_ = std::max(outer_peak_, peak);
+  if (observer const* const w = owner_.f_.watch; w != nullptr) {
+    w->leave(w->context, name_, owner_.f_.queue, peak - mark_);
+  }
+}
+
+template <class Kernels>
+void operator_scope::run(Kernels&& kernels) const {
+  owner_.run(std::forward<Kernels>(kernels));
+}
+
+}  // namespace protrain::inline v0::block
