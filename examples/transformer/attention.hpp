@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Causal multi-head self-attention, eager: the probabilities are kept for the backward pass, the
+// dropout mask on them is not.
+
+#include "examples/transformer/dropout.hpp"
+#include "examples/transformer/gemm.hpp"
+
+namespace transformer {
+
+struct attention_shape {
+  length samples;
+  length tokens;
+  length channels;  // a multiple of heads
+  length heads;
+
+  constexpr length head_channels() const { return channels / heads; }
+  constexpr length rows() const { return samples * tokens; }
+  constexpr length probabilities() const { return samples * heads * tokens * tokens; }
+};
+
+template <class T>
+constexpr length attention_forward_workspace(attention_shape const& s) {
+  using A = accumulator_t<T>;
+  return aligned(s.tokens * s.tokens) +
+         std::max(gemm_workspace<T, T, A>(s.tokens, s.tokens, s.head_channels()),
+                  gemm_workspace<A, T, T>(s.tokens, s.head_channels(), s.tokens));
+}
+
+template <class T>
+constexpr length attention_backward_workspace(attention_shape const& s) {
+  return aligned(s.tokens * s.tokens) + attention_forward_workspace<T>(s);
+}
+
+namespace detail {
+
+/// Softmax of the first `n` of `columns` scores times `scale`, the rest zero: probabilities rounded
+/// to T, and `scores` overwritten by the rounded ones.
+template <class T, class A>
+void softmax_row(length n, length columns, A scale, A* scores, T* probabilities) {
+  auto const factor = pack<A>::all(scale);
+  A const most =
+      max_packs<A>(n, [&](length i, length count) { return load(scores + i, count) * factor; });
+  auto const shift = pack<A>::all(most);
+  A const sum = sum_packs<A>(n, [&](length i, length count) {
+    auto const e = exp(load(scores + i, count) * factor - shift);
+    store(scores + i, e, count);
+    return e;
+  });
+  auto const inverse = pack<A>::all(A{1} / sum);
+  for_packs<A>(n, [&](length i, length count) {
+    store(probabilities + i, load(scores + i, count) * inverse, count);
+    store(scores + i, load(probabilities + i, count), count);
+  });
+  std::fill(probabilities + n, probabilities + columns, T{});
+  std::fill(scores + n, scores + columns, A{});
+}
+
+/// Derivative of dropout (none: null), softmax and scale, in place over the first n of `columns`:
+/// ds = p (dp - sum dp p) scale. Writes the dropped probabilities as well.
+template <class T, class A>
+void attention_backward_row(length n,
+                            length columns,
+                            A scale,
+                            T const* probabilities,
+                            std::uint64_t first_draw,
+                            dropout_stream const* draws,
+                            A* dropped,
+                            A* dp) {
+  if (draws == nullptr) {
+    for_packs<A>(n, [&](length i, length count) {
+      store(dropped + i, load(probabilities + i, count), count);
+    });
+  } else {
+    for_dropped_packs<A>(*draws, first_draw, n, [&](length i, length count, pack<A> factor) {
+      store(dropped + i, load(probabilities + i, count) * factor, count);
+      store(dp + i, load(dp + i, count) * factor, count);
+    });
+  }
+  std::fill(dropped + n, dropped + columns, A{});
+  A const dot = sum_packs<A>(n, [&](length i, length count) {
+    return load(probabilities + i, count) * load(dp + i, count);
+  });
+  for_packs<A>(n, [&](length i, length count) {
+    auto const slope = load(dp + i, count) - pack<A>::all(dot);
+    store(dp + i, load(probabilities + i, count) * slope * pack<A>::all(scale), count);
+  });
+  std::fill(dp + n, dp + columns, A{});
+}
+
+template <class A>
+A attention_scale(attention_shape const& s) {
+  return static_cast<A>(1 / std::sqrt(static_cast<double>(s.head_channels())));
+}
+
+}  // namespace detail
+
+/// qkv [samples, tokens, 3 channels] -> probabilities [samples, heads, tokens, tokens] before
+/// dropout, and out [samples, tokens, channels].
+template <class T>
+void attention_forward(attention_shape const& s,
+                       T const* qkv,
+                       dropout_key const& key,
+                       T* probabilities,
+                       T* out,
+                       accumulator_t<T>* workspace) {
+  using A = accumulator_t<T>;
+  A* const scores = workspace;
+  A* const inner = workspace + aligned(s.tokens * s.tokens);
+  length const n = s.tokens;
+  length const width = s.head_channels();
+  A const scale = detail::attention_scale<A>(s);
+  for (length b = 0; b < s.samples; ++b) {
+    auto const draws = key.on() ? key.sample(b) : dropout_stream{};
+    for (length h = 0; h < s.heads; ++h) {
+      T const* const q = qkv + b * n * 3 * s.channels + h * width;
+      matrix const queries{q, 3 * s.channels};
+      matrix const keys{q + s.channels, 3 * s.channels};
+      matrix const values{q + 2 * s.channels, 3 * s.channels};
+      T* const p = probabilities + (b * s.heads + h) * n * n;
+      gemm<operand::as_is, operand::transposed>(
+          n, n, width, queries, keys, matrix{scores, n}, static_cast<A const*>(nullptr), inner);
+      for (length i = 0; i < n; ++i) {
+        detail::softmax_row(i + 1, n, scale, scores + i * n, p + i * n);
+        if (key.on()) {
+          for_dropped_packs<A>(draws,
+                               dropout_element(h * n + i, n),
+                               i + 1,
+                               [&](length j, length count, pack<A> factor) {
+                                 A* const score = scores + i * n + j;
+                                 store(score, load(score, count) * factor, count);
+                               });
+        }
+      }
+      gemm<operand::as_is, operand::as_is>(n,
+                                           width,
+                                           n,
+                                           matrix{scores, n},
+                                           values,
+                                           matrix{out + b * n * s.channels + h * width, s.channels},
+                                           static_cast<T const*>(nullptr),
+                                           inner);
+    }
+  }
+}
+
+/// Overwrites dqkv.
+template <class T>
+void attention_backward(attention_shape const& s,
+                        T const* qkv,
+                        T const* probabilities,
+                        T const* dout,
+                        dropout_key const& key,
+                        T* dqkv,
+                        accumulator_t<T>* workspace) {
+  using A = accumulator_t<T>;
+  length const n = s.tokens;
+  A* const dropped = workspace;
+  A* const slopes = dropped + aligned(n * n);
+  A* const inner = slopes + aligned(n * n);
+  length const width = s.head_channels();
+  A const scale = detail::attention_scale<A>(s);
+  T const* const no_bias = nullptr;
+  for (length b = 0; b < s.samples; ++b) {
+    auto const draws = key.on() ? key.sample(b) : dropout_stream{};
+    for (length h = 0; h < s.heads; ++h) {
+      length const at = b * n * 3 * s.channels + h * width;
+      matrix const queries{qkv + at, 3 * s.channels};
+      matrix const keys{qkv + at + s.channels, 3 * s.channels};
+      matrix const values{qkv + at + 2 * s.channels, 3 * s.channels};
+      matrix const dy{dout + b * n * s.channels + h * width, s.channels};
+      T const* const p = probabilities + (b * s.heads + h) * n * n;
+      gemm<operand::as_is, operand::transposed>(
+          n, n, width, dy, values, matrix{slopes, n}, static_cast<A const*>(nullptr), inner);
+      for (length i = 0; i < n; ++i) {
+        detail::attention_backward_row(i + 1,
+                                       n,
+                                       scale,
+                                       p + i * n,
+                                       dropout_element(h * n + i, n),
+                                       key.on() ? &draws : nullptr,
+                                       dropped + i * n,
+                                       slopes + i * n);
+      }
+      gemm<operand::transposed, operand::as_is>(n,
+                                                width,
+                                                n,
+                                                matrix{dropped, n},
+                                                dy,
+                                                matrix{dqkv + at + 2 * s.channels, 3 * s.channels},
+                                                no_bias,
+                                                inner);
+      gemm<operand::as_is, operand::as_is>(
+          n, width, n, matrix{slopes, n}, keys, matrix{dqkv + at, 3 * s.channels}, no_bias, inner);
+      gemm<operand::transposed, operand::as_is>(n,
+                                                width,
+                                                n,
+                                                matrix{slopes, n},
+                                                queries,
+                                                matrix{dqkv + at + s.channels, 3 * s.channels},
+                                                no_bias,
+                                                inner);
+    }
+  }
+}
+
+}  // namespace transformer

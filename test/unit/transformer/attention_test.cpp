@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Causal attention: gradients with and without dropout, precision, bits, causality.
+
+#include "examples/transformer/attention.hpp"
+
+#include "test/unit/transformer/harness.hpp"
+
+using namespace transformer;
+using namespace transformer::test;
+
+namespace {
+
+struct attention_case {
+  attention_shape shape;
+  dropout_key key{};
+
+  template <class T>
+  outcome operator()(memory& mem, arrays const& in, arrays const& weights) const {
+    using A = accumulator_t<T>;
+    length const n = shape.rows() * shape.channels;
+    T const* const qkv = mem.put<T>(in[0]);
+    T const* const dout = mem.put<T>(weights[0]);
+    T* const probabilities = mem.make<T>(shape.probabilities());
+    T* const out = mem.make<T>(n);
+    T* const dqkv = mem.make<T>(3 * n);
+    attention_forward(
+        shape, qkv, key, probabilities, out, mem.make<A>(attention_forward_workspace<T>(shape)));
+    attention_backward(shape,
+                       qkv,
+                       probabilities,
+                       dout,
+                       key,
+                       dqkv,
+                       mem.make<A>(attention_backward_workspace<T>(shape)));
+    return {{values_of(out, n)}, {values_of(dqkv, 3 * n)}};
+  }
+
+  arrays inputs(double radius = 1) const {
+    return {random_values(3 * shape.rows() * shape.channels, "qkv", radius)};
+  }
+  arrays weights() const { return {random_values(shape.rows() * shape.channels, "dout")}; }
+};
+
+constexpr random_key place{.seed = 3, .step = 5, .sample = 7, .block = 2, .op = 0};
+
+}  // namespace
+
+TEST_CASE("attention: gradients, precision, bits") {
+  attention_case const c{{2, 5, 6, 3}};
+  examine(c, c.inputs(2), c.weights(), 0x1p-6);
+}
+
+TEST_CASE("attention with dropout: gradients, precision, bits") {
+  attention_case const c{{2, 5, 6, 3}, {place, 0.3}};
+  examine(c, c.inputs(2), c.weights(), 0x1p-6);
+}
+
+TEST_CASE("attention: longer than a tile") {
+  attention_case const c{{1, 140, 10, 2}, {place, 0.1}};
+  check_close<float>(c, c.inputs(), c.weights(), 1e-5);
+  check_close<bfloat16>(c, c.inputs(), c.weights(), 0x1p-6);
+  check_addresses<float>(c, c.inputs(), c.weights());
+  check_addresses<bfloat16>(c, c.inputs(), c.weights());
+}
+
+TEST_CASE("attention: rows of probabilities sum to one and never look ahead") {
+  attention_shape const s{2, 7, 8, 2};
+  memory m;
+  float const* const qkv = m.put<float>(random_values(3 * s.rows() * s.channels, "qkv", 30));
+  float* const p = m.make<float>(s.probabilities());
+  float* const out = m.make<float>(s.rows() * s.channels);
+  attention_forward(s, qkv, {}, p, out, m.make<float>(attention_forward_workspace<float>(s)));
+  for (length row = 0; row < s.samples * s.heads * s.tokens; ++row) {
+    float sum = 0;
+    for (length j = 0; j < s.tokens; ++j) {
+      float const value = p[row * s.tokens + j];
+      sum += value;
+      CHECK((j <= row % s.tokens ? value >= 0 : value == 0));
+    }
+    CHECK(sum == doctest::Approx(1.0).epsilon(1e-6));
+  }
+  CHECK(p[0] == 1.0F);
+  CHECK(std::memcmp(out, qkv + 2 * s.channels, 8 * sizeof(float)) ==
+        0);  // the first token sees itself
+}

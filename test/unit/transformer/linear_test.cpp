@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The linear layer: gradients, precision, bits, bounds.
+
+#include "examples/transformer/linear.hpp"
+
+#include "test/unit/transformer/harness.hpp"
+
+using namespace transformer;
+using namespace transformer::test;
+
+namespace {
+
+struct linear_case {
+  length m;
+  length n;
+  length k;
+
+  template <class T>
+  outcome operator()(memory& mem, arrays const& in, arrays const& weights) const {
+    using A = accumulator_t<T>;
+    T const* const x = mem.put<T>(in[0]);
+    T const* const w = mem.put<T>(in[1]);
+    T const* const bias = mem.put<T>(in[2]);
+    T const* const dy = mem.put<T>(weights[0]);
+    T* const y = mem.make<T>(m * n);
+    T* const dx = mem.make<T>(m * k);
+    T* const dw = mem.make<T>(n * k);
+    T* const dbias = mem.make<T>(n);
+    linear_forward(m, n, k, x, w, bias, y, mem.make<A>(linear_forward_workspace<T>(m, n, k)));
+    linear_backward(
+        m, n, k, x, w, dy, dx, dw, dbias, mem.make<A>(linear_backward_workspace<T>(m, n, k)));
+    return {{values_of(y, m * n)},
+            {values_of(dx, m * k), values_of(dw, n * k), values_of(dbias, n)}};
+  }
+
+  arrays inputs() const {
+    return {random_values(m * k, "x"), random_values(n * k, "w"), random_values(n, "bias")};
+  }
+  arrays weights() const { return {random_values(m * n, "dy")}; }
+};
+
+}  // namespace
+
+TEST_CASE("linear: small and odd") {
+  linear_case const c{10, 7, 6};
+  examine(c, c.inputs(), c.weights(), 0x1p-7);
+}
+
+TEST_CASE("linear: larger than a tile") {
+  linear_case const c{150, 201, 260};
+  check_close<float>(c, c.inputs(), c.weights(), 1e-5);
+  check_close<bfloat16>(c, c.inputs(), c.weights(), 0x1p-7);
+  check_addresses<float>(c, c.inputs(), c.weights());
+  check_addresses<bfloat16>(c, c.inputs(), c.weights());
+}
+
+TEST_CASE("linear: gradients that nobody asks for are not written") {
+  memory m;
+  float const* const x = m.put<float>(random_values(6, "x"));
+  float const* const w = m.put<float>(random_values(6, "w"));
+  float const* const dy = m.put<float>(random_values(4, "dy"));
+  float* const dbias = m.make<float>(2);
+  float* const none = nullptr;
+  linear_backward(2,
+                  2,
+                  3,
+                  x,
+                  w,
+                  dy,
+                  none,
+                  none,
+                  dbias,
+                  m.make<float>(linear_backward_workspace<float>(2, 2, 3)));
+  CHECK(dbias[0] == dy[0] + dy[2]);
+  CHECK(dbias[1] == dy[1] + dy[3]);
+}
