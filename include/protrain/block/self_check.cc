@@ -5,6 +5,7 @@
 #include <protrain/block/builder.hpp>
 #include <protrain/block/detail/scope.hpp>
 #include <protrain/block/detail/table_builder.hpp>
+#include <protrain/block/dry_pass.hpp>
 #include <protrain/block/entry.hpp>
 #include <protrain/block/error.hpp>
 #include <protrain/block/frame.hpp>
@@ -12,11 +13,13 @@
 #include <protrain/block/saved.hpp>
 #include <protrain/block/scope.hpp>
 #include <protrain/block/stack.hpp>
+#include <protrain/block/standalone.hpp>
 #include <protrain/block/tensor_view.hpp>
 #include <protrain/block/block_type.hpp>
 #include <protrain/block/builder.hpp>
 #include <protrain/block/detail/scope.hpp>
 #include <protrain/block/detail/table_builder.hpp>
+#include <protrain/block/dry_pass.hpp>
 #include <protrain/block/entry.hpp>
 #include <protrain/block/error.hpp>
 #include <protrain/block/frame.hpp>
@@ -24,4 +27,5 @@
 #include <protrain/block/saved.hpp>
 #include <protrain/block/scope.hpp>
 #include <protrain/block/stack.hpp>
+#include <protrain/block/standalone.hpp>
 #include <protrain/block/tensor_view.hpp>

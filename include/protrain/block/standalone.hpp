@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Blocks without an engine: every tensor in heap memory of its own, everything kept, one thread.
+// For trying a block out, for comparing with, and for tests.
+
+#include "protrain/block/dry_pass.hpp"
+#include "protrain/block/stack.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace protrain::inline v0::block {
+
+/// For tests of the block law: neither choice may change a bit of any result.
+struct standalone_options {
+  std::optional<std::uint8_t> fill{};  ///< written before each pass to all that it must not read
+  std::uint64_t shift = 0;             ///< granules by which every tensor's address moves
+};
+
+/// Which samples come next, and when.
+struct micro_batch {
+  std::uint64_t step = 0;          ///< attempted steps before this one
+  std::uint64_t first_sample = 0;  ///< global
+  std::uint64_t samples = 0;       ///< 0 means the job's
+  float loss_scale = 1;
+};
+
+namespace detail {
+
+/// Heap memory at a granule boundary plus `shift` granules.
+class heap_tensor {
+ public:
+  heap_tensor() = default;
+  heap_tensor(std::uint64_t bytes, std::uint64_t shift)
+      : bytes_(bytes),
+        shift_(shift * address_granule),
+        data_(static_cast<std::byte*>(
+            ::operator new(bytes + shift_, std::align_val_t{address_granule}))) {
+    fill(0);
+  }
+  std::byte* data() const noexcept { return data_.get() + shift_; }
+  region all() const noexcept { return {data(), bytes_}; }
+  void fill(std::uint8_t value) const noexcept { std::memset(data(), value, bytes_); }
+
+ private:
+  struct release {
+    void operator()(std::byte* p) const noexcept {
+      ::operator delete(p, std::align_val_t{address_granule});
+    }
+  };
+  std::uint64_t bytes_ = 0;
+  std::uint64_t shift_ = 0;
+  std::unique_ptr<std::byte, release> data_{};
+};
+
+/// What one block owns.
+struct standalone_block {
+  memory_need need{};
+  heap_tensor output{};
+  heap_tensor output_gradient{};
+  heap_tensor saved{};
+  saved_table slots{};
+  std::vector<heap_tensor> contributions{};
+  std::vector<void*> values{};     // by position in the entry's parameters
+  std::vector<void*> gradients{};  // likewise; null where frozen
+};
+
+}  // namespace detail
+
+/// Runs the blocks of a table, which must outlive it. After construction nothing is allocated but
+/// a saved_table's first rows.
+class standalone {
+ public:
+  standalone(table const& t, model::job const& job, standalone_options const& options = {})
+      : table_(t), job_(job), options_(options), losses_(job.micro_batch, 0.0F) {
+    for (model::parameter const& p : t.parameters) {
+      values_.push_back(make(facts_of(p).bytes()));
+    }
+    for (batch_tensor const& b : t.batch) {
+      batch_.push_back(make(b.facts.bytes()));
+      batch_addresses_.push_back(batch_.back().data());
+    }
+    std::uint64_t scratch = 0;
+    std::uint64_t output = 0;
+    for (std::size_t b = 0; b < t.blocks.size(); ++b) {
+      blocks_.push_back(make_state(make_id<block_id>(b)));
+      memory_need const& need = blocks_.back().need;
+      scratch = std::max({scratch, need.scratch_forward, need.scratch_backward});
+      output = std::max(output, t.blocks[b].output.bytes());
+    }
+    scratch_ = make(scratch);
+    spare_ = make(output);
+    begin({});
+  }
+  standalone(standalone const&) = delete;
+  standalone& operator=(standalone const&) = delete;
+
+  /// To be written by the caller, between passes.
+  tensor_view value(parameter_id p) const {
+    return facts_of(table_.parameters.at(p.index())).at(values_[p.index()].data());
+  }
+  tensor_view batch(std::string_view name) const {
+    auto const row = std::ranges::find(table_.batch, name, &batch_tensor::name);
+    PROTRAIN_EXPECT(row != table_.batch.end(), "no batch tensor of that name");
+    return row->facts.at(batch_addresses_[static_cast<std::size_t>(row - table_.batch.begin())]);
+  }
+  /// y of block `b`.
+  tensor_view output(block_id b) const { return entry(b).output.at(state(b).output.data()); }
+  /// dy of block `b`: what the next block's backward wrote as its dx.
+  tensor_view output_gradient(block_id b) const {
+    return entry(b).output.at(state(b).output_gradient.data());
+  }
+  /// What the last backward of `b` put into `scope::gradient(p)`; absent if frozen.
+  tensor_view contribution(block_id b, parameter_ref p) const {
+    return entry(b).parameters.at(p.index).facts.at(state(b).gradients[p.index]);
+  }
+  /// All that the last forward or recompute of `b` saved, in granules.
+  std::span<std::byte const> saved(block_id b) const {
+    return {state(b).saved.data(), static_cast<std::size_t>(state(b).need.saved)};
+  }
+  std::span<float const> losses() const noexcept {
+    return std::span(losses_).first(static_cast<std::size_t>(now_.samples));
+  }
+  memory_need const& need(block_id b) const { return state(b).need; }
+
+  /// Starts a micro-batch; losses become zero.
+  void begin(micro_batch const& m) {
+    PROTRAIN_EXPECT(m.samples <= job_.micro_batch, "more samples than a micro-batch holds");
+    now_ = m;
+    now_.samples = m.samples == 0 ? job_.micro_batch : m.samples;
+    std::ranges::fill(losses_, 0.0F);
+  }
+
+  /// Every block's forward, in order.
+  void forward(pass p = pass::forward) {
+    for (std::size_t b = 0; b < blocks_.size(); ++b) {
+      forward(make_id<block_id>(b), p);
+    }
+  }
+  /// One block's forward. As `recompute` it saves again, and its output goes nowhere.
+  void forward(block_id b, pass p) {
+    PROTRAIN_EXPECT(p != pass::backward, "backward has a function of its own");
+    tensor_view const y = p == pass::recompute ? entry(b).output.at(spare_.data()) : output(b);
+    poison(state(b).saved);
+    poison(scratch_);
+    poison(p == pass::recompute ? spare_ : state(b).output);
+    scope s(make_frame(b, p));
+    entry(b).forward(entry(b).object, s, input(b), y);
+  }
+
+  /// Every block's backward, from the last one.
+  void backward() {
+    for (std::size_t b = blocks_.size(); b > 0; --b) {
+      backward(make_id<block_id>(b - 1));
+    }
+  }
+  /// One block's backward, from zero contributions.
+  void backward(block_id b) {
+    for (detail::heap_tensor const& c : state(b).contributions) {
+      c.fill(0);
+    }
+    tensor_view dx = entry(b).input.at(nullptr);
+    if (b.index() > 0) {
+      poison(state(before(b)).output_gradient);
+      dx = output_gradient(before(b));
+    }
+    poison(scratch_);
+    scope s(make_frame(b, pass::backward));
+    entry(b).backward(entry(b).object, s, backward_input(b), output_gradient(b), dx);
+  }
+
+ private:
+  detail::heap_tensor make(std::uint64_t bytes) const { return {bytes, options_.shift}; }
+  void poison(detail::heap_tensor const& t) const noexcept {
+    if (options_.fill) {
+      t.fill(*options_.fill);
+    }
+  }
+  block_entry const& entry(block_id b) const { return table_.blocks.at(b.index()); }
+  detail::standalone_block& state(block_id b) { return blocks_.at(b.index()); }
+  detail::standalone_block const& state(block_id b) const { return blocks_.at(b.index()); }
+  static block_id before(block_id b) { return make_id<block_id>(b.index() - 1); }
+
+  tensor_view input(block_id b) const {
+    return entry(b).input.at(b.index() == 0 ? nullptr : state(before(b)).output.data());
+  }
+  tensor_view backward_input(block_id b) const {
+    return entry(b).reads_input ? input(b) : entry(b).input.at(nullptr);
+  }
+
+  detail::standalone_block make_state(block_id b) const {
+    block_entry const& e = entry(b);
+    detail::standalone_block out{};
+    out.need = dry_pass(e, job_, b);
+    out.output = make(e.output.bytes());
+    out.output_gradient = make(e.output.bytes());
+    out.saved = make(out.need.saved);
+    out.slots.reserve(out.need.slots);
+    for (entry_parameter const& p : e.parameters) {
+      out.contributions.push_back(make(p.trainable ? p.facts.bytes() : 0));
+      out.gradients.push_back(p.trainable ? out.contributions.back().data() : nullptr);
+      out.values.push_back(values_[p.id.index()].data());
+    }
+    return out;
+  }
+
+  frame make_frame(block_id b, pass p) {
+    detail::standalone_block& own = state(b);
+    frame f = block::make_frame(entry(b), job_, b, p);
+    f.x = p == pass::backward ? backward_input(b) : input(b);
+    f.values = own.values;
+    f.gradients = own.gradients;
+    f.batch = batch_addresses_;
+    f.saved = own.saved.all();
+    f.scratch = scratch_.all();
+    f.slots = &own.slots;
+    f.losses = losses_.data();
+    f.loss_scale = now_.loss_scale;
+    f.samples = now_.samples;
+    f.random.step = now_.step;
+    f.random.sample = now_.first_sample;
+    return f;
+  }
+
+  table const& table_;
+  model::job job_;
+  standalone_options options_;
+  micro_batch now_{};
+  std::vector<float> losses_;
+  std::vector<detail::heap_tensor> values_{};
+  std::vector<detail::heap_tensor> batch_{};
+  std::vector<void*> batch_addresses_{};
+  std::vector<detail::standalone_block> blocks_{};
+  detail::heap_tensor scratch_{};
+  detail::heap_tensor spare_{};
+};
+
+}  // namespace protrain::inline v0::block
+
+namespace protrain::inline v0 {
+using block::standalone;
+}  // namespace protrain::inline v0
