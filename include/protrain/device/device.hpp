@@ -54,6 +54,14 @@ struct usage {
   bool operator==(usage const&) const = default;
 };
 
+/// Work that a queue has done. Devices that ship have `work_of(queue)`; read it after synchronize.
+struct work_counts {
+  std::uint64_t tasks = 0;
+  std::uint64_t copies = 0;
+  std::uint64_t copied = 0;  ///< bytes
+  bool operator==(work_counts const&) const = default;
+};
+
 /// Laws (test/law/device.hpp): work of one queue runs in submission order; a `wait` on an event
 /// holds back later work of that queue until everything submitted to the event's queue before its
 /// `record` is done; leased ranges that overlap a live lease are a contract error; nothing runs
