@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A device made of host memory and one worker thread per queue: the quick start, and real
+// concurrency for tests. Copies can be slowed down to the rates of a link.
+
+#include "protrain/core/units.hpp"
+#include "protrain/device/device.hpp"
+#include "protrain/device/error.hpp"
+#include "protrain/device/host/detail/task_ring.hpp"
+#include "protrain/device/ledger.hpp"
+#include "protrain/device/pages.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
+
+namespace protrain::inline v0::device {
+
+/// How long a copy on one queue takes at least: latency + bytes / rate. A rate of 0 is unlimited.
+struct host_link {
+  bandwidth rate{};
+  picoseconds latency{};
+  bool operator==(host_link const&) const = default;
+};
+
+struct host_options {
+  host_link h2d{};  ///< of copies on queue h2d
+  host_link d2h{};  ///< of copies on queue d2h
+  /// What `reserve` grants at most, by space; 0 = what the system has.
+  std::array<std::uint64_t, space_count> limit{};
+};
+
+/// One thread issues; each queue's tasks run on its own thread, in the default float environment.
+/// In steady state neither submitting nor waiting allocates. Destruction finishes the running tasks
+/// and drops those that have not started.
+class host_device {
+ public:
+  explicit host_device(host_options options = {}) : options_(options) { start(); }
+  host_device(host_device const&) = delete;
+  host_device& operator=(host_device const&) = delete;
+  ~host_device() { stop(); }
+
+  void reserve(space where, std::uint64_t bytes) {
+    PROTRAIN_EXPECT(ledger_.usage_of(where).live == 0, "reserve: leases of this space are live");
+    pages& memory = memory_[static_cast<std::size_t>(where)];
+    std::uint64_t const limit = options_.limit[static_cast<std::size_t>(where)];
+    std::uint64_t const held = memory.size();
+    if (bytes <= held) {
+      return;
+    }
+    finish();  // no task may still look at what is unmapped
+    if ((limit != 0 && bytes > limit) || !memory.try_reserve(bytes)) {
+      throw reserve_error(where, bytes, held, limit);
+    }
+  }
+  std::byte* base(space where) const { return memory_[static_cast<std::size_t>(where)].data(); }
+
+  void submit(queue_id q, std::span<touched const> /*declared*/, task work) {
+    PROTRAIN_EXPECT(work.run != nullptr, "submit: the task has no function");
+    push(of(q), {.work = work});
+  }
+
+  event record(queue_id q) {
+    marks_.push_back({q, of(q).submitted});
+    return {first_mark_ + static_cast<std::uint32_t>(marks_.size() - 1)};
+  }
+
+  void wait(queue_id q, event e) {
+    // Numbers go on after a reset, so that a stale event is seen as one.
+    PROTRAIN_EXPECT(e.value - first_mark_ < marks_.size(),
+                    "wait: the event was reset or not recorded");
+    mark const& m = marks_[e.value - first_mark_];
+    if (m.queue != q) {
+      push(of(q), {.is_wait = true, .awaited = m.queue, .until = m.position});
+    }
+  }
+
+  void reset_events() {
+    first_mark_ += static_cast<std::uint32_t>(marks_.size());
+    marks_.clear();
+  }
+
+  void copy(queue_ref q, void* to, void const* from, std::uint64_t bytes) {
+    auto const begin = std::chrono::steady_clock::now();
+    if (bytes > 0) {
+      std::memcpy(to, from, bytes);
+    }
+    work_counts& counts = of(q.id).counts;
+    ++counts.copies;
+    counts.copied += bytes;
+    if (q.id == queue_id::h2d) {
+      hold(begin, options_.h2d, bytes);
+    } else if (q.id == queue_id::d2h) {
+      hold(begin, options_.d2h, bytes);
+    }
+  }
+
+  void zero(queue_ref /*q*/, void* to, std::uint64_t bytes) {
+    if (bytes > 0) {
+      std::memset(to, 0, bytes);
+    }
+  }
+
+  void lease(space where, std::uint64_t offset, std::uint64_t bytes, category what) {
+    PROTRAIN_EXPECT(
+        granules(checked_add(offset, bytes)) <= memory_[static_cast<std::size_t>(where)].size(),
+        "lease: outside the reserved arena");
+    ledger_.lease(where, offset, bytes, what);
+  }
+  void release(space where, std::uint64_t offset, std::uint64_t bytes, category what) {
+    ledger_.release(where, offset, bytes, what);
+  }
+  void settle() { ledger_.settle(); }
+  usage usage_of(space where) const { return ledger_.usage_of(where); }
+  void reset_usage() { ledger_.reset(); }
+
+  /// Waits for all queues, then rethrows what the first failing task threw.
+  void synchronize() {
+    finish();
+    std::exception_ptr failure;
+    {
+      std::lock_guard const lock(failure_mutex_);
+      failure = std::exchange(failure_, nullptr);
+    }
+    skip_ = false;
+    if (failure != nullptr) {
+      std::rethrow_exception(failure);
+    }
+  }
+
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+
+  /// What queue `q` has done; read it after `synchronize`.
+  work_counts work_of(queue_id q) const { return lanes_[static_cast<std::size_t>(q)].counts; }
+
+ private:
+  struct lane {
+    std::mutex mutex{};
+    std::condition_variable arrived{};   // for the worker
+    std::condition_variable finished{};  // for who awaits a position
+    detail::task_ring ring{};            // guarded by mutex, as are the next four
+    std::uint64_t done = 0;
+    std::size_t watchers = 0;
+    bool idle = false;
+    bool closing = false;
+    std::uint64_t submitted = 0;  // of the issuing thread
+    work_counts counts{};         // of the worker
+    std::thread worker{};
+  };
+  struct mark {
+    queue_id queue = queue_id::compute;
+    std::uint64_t position = 0;
+  };
+
+  lane& of(queue_id q) { return lanes_[static_cast<std::size_t>(q)]; }
+
+  static void push(lane& to, detail::queued const& entry) {
+    bool idle = false;
+    {
+      std::lock_guard const lock(to.mutex);
+      to.ring.push(entry);
+      idle = std::exchange(to.idle, false);
+    }
+    ++to.submitted;
+    if (idle) {
+      to.arrived.notify_one();
+    }
+  }
+
+  static void await(lane& other, std::uint64_t position) {
+    std::unique_lock lock(other.mutex);
+    ++other.watchers;
+    other.finished.wait(lock, [&] { return other.done >= position; });
+    --other.watchers;
+  }
+
+  void finish() {
+    for (lane& l : lanes_) {
+      await(l, l.submitted);
+    }
+  }
+
+  void serve(queue_id q) {
+    wake_punctually();
+    lane& own = of(q);
+    std::unique_lock lock(own.mutex);
+    while (true) {
+      while (own.ring.empty() && !own.closing) {
+        own.idle = true;
+        own.arrived.wait(lock);
+      }
+      own.idle = false;
+      if (own.ring.empty()) {
+        return;
+      }
+      detail::queued const entry = own.ring.pop();
+      lock.unlock();
+      if (entry.is_wait) {
+        await(of(entry.awaited), entry.until);
+      } else if (!skip_) {
+        run(own, q, entry.work);
+      }
+      lock.lock();
+      ++own.done;
+      if (own.watchers > 0) {
+        own.finished.notify_all();
+      }
+    }
+  }
+
+  void run(lane& own, queue_id q, task const& work) {
+    ++own.counts.tasks;
+    try {
+      work.run(work.context, work.index, queue_ref{.id = q});
+    } catch (...) {
+      std::lock_guard const lock(failure_mutex_);
+      if (failure_ == nullptr) {
+        failure_ = std::current_exception();
+      }
+      skip_ = true;
+    }
+  }
+
+  static void hold(std::chrono::steady_clock::time_point begin,
+                   host_link const& link,
+                   std::uint64_t bytes) {
+    if (link.rate.per_second == 0 && link.latency.value == 0) {
+      return;
+    }
+    picoseconds const busy = link.rate.per_second == 0 ? picoseconds{} : time_of(bytes, link.rate);
+    auto const ns = static_cast<std::int64_t>((busy + link.latency).value / 1000);
+    std::this_thread::sleep_until(begin + std::chrono::nanoseconds(ns));
+  }
+
+  /// Linux lets sleepers be 50 us late; a slowed copy should not be.
+  static void wake_punctually() {
+#if defined(__linux__)
+    ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+#endif
+  }
+
+  void start() {
+    try {
+      for (std::size_t q = 0; q < queue_count; ++q) {
+        lanes_[q].worker = std::thread([this, q] { serve(static_cast<queue_id>(q)); });
+      }
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+
+  void stop() noexcept {
+    skip_ = true;
+    for (lane& l : lanes_) {
+      {
+        std::lock_guard const lock(l.mutex);
+        l.closing = true;
+      }
+      l.arrived.notify_one();
+    }
+    for (lane& l : lanes_) {
+      if (l.worker.joinable()) {
+        l.worker.join();
+      }
+    }
+  }
+
+  host_options options_;
+  ledger ledger_{};
+  std::array<pages, space_count> memory_{};
+  std::vector<mark> marks_{};
+  std::uint32_t first_mark_ = 0;
+  std::mutex failure_mutex_{};
+  std::exception_ptr failure_{};
+  std::atomic<bool> skip_{false};
+  std::array<lane, queue_count> lanes_{};
+};
+
+static_assert(device<host_device>);
+
+}  // namespace protrain::inline v0::device
