@@ -31,7 +31,7 @@ struct chunk {
   std::uint64_t elements = 0;
   std::uint64_t payload = 0;  ///< elements without padding
   std::vector<placed_tensor> tensors{};
-  std::vector<block_id> blocks{};  ///< blocks that use it, in execution order
+  std::vector<block_id> blocks{};  ///< users of its tensors that aren't empty, in execution order
   bool operator==(chunk const&) const = default;
 };
 
@@ -86,7 +86,9 @@ struct packer {
     c.elements = checked_add(c.elements, slot_elements(p));
     c.payload = checked_add(c.payload, elements(p));
     for (block_id const b : p.uses) {
-      insert_sorted(c.blocks, b);
+      if (elements(p) > 0) {
+        insert_sorted(c.blocks, b);
+      }
     }
   }
 

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// verify: the symbolic machine that executes a program, and the reader that takes an instruction's
+// operands in their documented order.
+
+#include "protrain/chunk/layout.hpp"
+#include "protrain/schedule/detail/verify_content.hpp"
+#include "protrain/schedule/detail/verify_spans.hpp"
+#include "protrain/schedule/program.hpp"
+#include "protrain/schedule/verdict.hpp"
+#include "protrain/trace/trace.hpp"
+#include "protrain/update/state_format.hpp"
+
+#include <cstdint>
+#include <vector>
+
+namespace protrain::inline v0::schedule::detail {
+
+/// Everything known about a step so far.
+struct machine {
+  program const& p;
+  trace::trace const& t;
+  chunk::layout const& l;
+  update::state_bytes bytes;
+  span_index spans;
+  contents memory;
+  std::vector<std::uint32_t> forwards;   ///< by block: micro-batches done
+  std::vector<std::uint32_t> backwards;  ///< by block: micro-batches done
+  std::vector<std::uint32_t> updates;    ///< by chunk
+  std::vector<std::uint32_t> counted;    ///< by chunk: norm_partials
+  std::vector<std::uint32_t> losses;     ///< by micro-batch: 1 + operand that the caller reads
+  std::vector<std::uint32_t> values;     ///< by chunk: 1 + allocation that is its home
+  std::vector<std::uint32_t> states;     ///< by chunk: likewise
+  std::uint32_t finishes = 0;            ///< norm_finish so far
+  std::uint32_t report = 0;              ///< 1 + operand that the caller reads
+
+  constexpr machine(program const& program_,
+                    trace::trace const& trace_,
+                    chunk::layout const& layout_,
+                    update::state_bytes bytes_,
+                    span_index spans_)
+      : p(program_),
+        t(trace_),
+        l(layout_),
+        bytes(bytes_),
+        spans(std::move(spans_)),
+        memory(p.allocations.size()),
+        forwards(t.blocks.size(), 0),
+        backwards(t.blocks.size(), 0),
+        updates(l.chunks.size(), 0),
+        counted(l.chunks.size(), 0),
+        losses(p.micro_batches, 0),
+        values(l.chunks.size(), 0),
+        states(l.chunks.size(), 0) {}
+
+  constexpr bool trained(chunk_id c) const { return l[c].trainable && l[c].elements > 0; }
+  constexpr std::uint64_t contributions(chunk_id c) const {
+    return std::uint64_t{spans.spans[c.index()]} * p.micro_batches;
+  }
+  constexpr std::uint64_t value_bytes(chunk_id c) const { return l[c].elements * bytes.value; }
+  constexpr std::uint64_t state_bytes(chunk_id c) const { return l[c].elements * bytes.state; }
+  constexpr std::uint64_t gradient_bytes(chunk_id c) const {
+    return l[c].elements * bytes.gradient;
+  }
+  constexpr std::uint64_t store_bytes(chunk_id c) const {
+    return l[c].elements * (contributions(c) > 1 ? 4 : bytes.gradient);
+  }
+  constexpr std::uint64_t loss_bytes() const { return 4 * t.job.micro_batch; }
+};
+
+/// Takes the operands of one instruction one after the other and keeps the first objection; after
+/// one, nothing has an effect.
+class operands {
+ public:
+  constexpr operands(machine& m, std::uint32_t at)
+      : bad(), i(m.p.instructions[at]), m_(m), at_(at), next_(i.first_operand) {}
+
+  verdict bad;
+  instruction const& i;
+
+  constexpr bool ok() const { return bad.ok; }
+  constexpr void fail(rejection r, char const* what, std::size_t other = verdict::nowhere) {
+    bad = ok() ? reject(r, what, at_, other) : bad;
+  }
+  /// Objects unless `holds`.
+  constexpr void require(bool condition, rejection r, char const* what) {
+    if (!condition) {
+      fail(r, what);
+    }
+  }
+
+  /// The role of the next operand; false when there is none.
+  constexpr bool next_is(role r) const {
+    return next_ < i.first_operand + i.operand_count && m_.p.operands[next_].what == r;
+  }
+
+  /// The next operand, which must be as described. Null after an objection.
+  constexpr operand const* take(role r, access mode, space where, std::uint64_t size) {
+    if (!ok()) {
+      return nullptr;
+    }
+    if (!next_is(r)) {
+      fail(rejection::malformed, "not the operands of this instruction");
+      return nullptr;
+    }
+    operand const& o = m_.p.operands[next_++];
+    bool const same_chunk = r > role::store || !i.chunk.valid() || o.chunk == i.chunk;
+    if (o.mode != mode || o.bytes != size || !same_chunk ||
+        m_.p.allocations[o.allocation.index()].where != where) {
+      fail(rejection::malformed, "an operand of a wrong size, space, chunk or mode", next_ - 1);
+      return nullptr;
+    }
+    return &o;
+  }
+
+  /// Reads something that must be exactly `want`. `missing` is the reason if it is another thing,
+  /// `stale` if it is at another stage.
+  constexpr void read(role r,
+                      space where,
+                      std::uint64_t size,
+                      content const& want,
+                      rejection missing = rejection::missing_input,
+                      rejection stale = rejection::missing_input) {
+    if (operand const* o = take(r, access::read, where, size); o != nullptr) {
+      check(*o, want, missing, stale);
+    }
+  }
+
+  constexpr void write(role r, space where, std::uint64_t size, content const& now) {
+    if (operand const* o = take(r, access::write, where, size); o != nullptr) {
+      m_.memory.set(*o, now);
+    }
+  }
+
+  /// Reads `want` and leaves `now`.
+  constexpr void change(role r,
+                        space where,
+                        std::uint64_t size,
+                        content const& want,
+                        content const& now,
+                        rejection missing = rejection::missing_input,
+                        rejection stale = rejection::missing_input) {
+    if (operand const* o = take(r, access::read_write, where, size); o != nullptr) {
+      check(*o, want, missing, stale);
+      m_.memory.set(*o, now);
+    }
+  }
+
+  /// Reads what the caller puts on the host before the step, or what the step put there since.
+  constexpr void read_given(role r, std::uint64_t size, content const& given, content const& want) {
+    operand const* o = take(r, access::read, space::host, size);
+    if (o == nullptr) {
+      return;
+    }
+    if (m_.p.allocations[o->allocation.index()].carried && m_.memory.untouched(*o)) {
+      m_.memory.set(*o, given);
+    }
+    check(*o, want, rejection::missing_input, rejection::missing_input);
+  }
+
+  constexpr void check(operand const& o, content const& want, rejection missing, rejection stale) {
+    content const have = m_.memory.get(o);
+    if (!have.same_thing(want)) {
+      fail(missing, "an operand doesn't hold what the instruction needs", o.allocation.index());
+    } else if (have != want) {
+      fail(stale, "an operand is at another stage than needed", o.allocation.index());
+    }
+  }
+
+  /// No operand is left, and the amount is `amount`.
+  constexpr void done(std::uint64_t amount) {
+    require(
+        next_ == i.first_operand + i.operand_count, rejection::malformed, "an operand too many");
+    require(i.amount == amount, rejection::malformed, "a wrong amount");
+  }
+
+  /// Position in the operand table of the operand that was taken last.
+  constexpr std::uint32_t taken() const { return next_ - 1; }
+  constexpr machine& state() { return m_; }
+
+  /// The instruction names an existing block and micro-batch.
+  constexpr bool names_pass() {
+    require(i.block.index() < m_.t.blocks.size() && i.micro_batch < m_.p.micro_batches,
+            rejection::malformed,
+            "no such block or micro-batch");
+    return ok();
+  }
+  constexpr bool names_micro_batch() {
+    require(i.micro_batch < m_.p.micro_batches, rejection::malformed, "no such micro-batch");
+    return ok();
+  }
+  /// The instruction names a chunk that isn't empty.
+  constexpr bool names_chunk() {
+    require(i.chunk.index() < m_.l.chunks.size() && m_.l[i.chunk].elements > 0,
+            rejection::malformed,
+            "no such chunk");
+    return ok();
+  }
+  /// The instruction names a span, its chunk and a micro-batch.
+  constexpr bool names_contribution() {
+    require(i.span.index() < m_.p.spans.size() && i.micro_batch < m_.p.micro_batches &&
+                m_.p.spans[i.span.index()].chunk == i.chunk,
+            rejection::malformed,
+            "no such contribution");
+    return ok();
+  }
+
+ private:
+  machine& m_;
+  std::uint32_t at_;
+  std::uint32_t next_;
+};
+
+}  // namespace protrain::inline v0::schedule::detail

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// verify: meaning of the instructions between a contribution and the update.
+
+#include "protrain/schedule/detail/verify_machine.hpp"
+#include "protrain/schedule/detail/verify_passes.hpp"
+
+#include <cstdint>
+
+namespace protrain::inline v0::schedule::detail {
+
+constexpr space space_of(queue_id q) noexcept {
+  return q == queue_id::cpu ? space::host : space::device;
+}
+
+/// The contribution that the instruction names, complete.
+constexpr content contribution_of(operands& o, bool reduced) {
+  return {.what = holds::contribution,
+          .reduced = reduced,
+          .of = o.i.span.value,
+          .micro_batch = o.i.micro_batch,
+          .count = static_cast<std::uint32_t>(o.state().p.spans[o.i.span.index()].blocks.size())};
+}
+
+constexpr void run_zero(operands& o) {
+  machine& m = o.state();
+  space const where = space_of(o.i.queue);
+  std::uint64_t size = 0;
+  if (o.next_is(role::gradient)) {
+    if (o.names_contribution()) {
+      size = m.gradient_bytes(o.i.chunk);
+      content empty = contribution_of(o, false);
+      empty.count = 0;
+      o.write(role::gradient, where, size, empty);
+    }
+  } else if (o.next_is(role::loss)) {
+    if (o.names_micro_batch()) {
+      size = m.loss_bytes();
+      o.write(role::loss, where, size, {.what = holds::loss, .micro_batch = o.i.micro_batch});
+    }
+  } else {
+    size = norm_cell_bytes;
+    o.write(role::norm, where, size, {.what = holds::norm});
+  }
+  o.done(size);
+}
+
+constexpr void run_reduce(operands& o) {
+  machine& m = o.state();
+  if (!o.names_contribution()) {
+    return;
+  }
+  std::uint64_t const size = m.gradient_bytes(o.i.chunk);
+  operand const* g = o.take(role::gradient, access::read_write, space::device, size);
+  if (g == nullptr) {
+    return;
+  }
+  content const have = m.memory.get(*g);
+  o.require(!have.same_thing(contribution_of(o, true)) || !have.reduced,
+            rejection::double_reduce,
+            "a contribution reduced twice");
+  o.check(
+      *g, contribution_of(o, false), rejection::wrong_contribution, rejection::wrong_contribution);
+  m.memory.set(*g, contribution_of(o, true));
+  o.done(size);
+}
+
+/// Reads the contribution that the instruction names, which is complete and reduced.
+constexpr void read_contribution(operands& o, space where) {
+  machine& m = o.state();
+  operand const* g = o.take(role::gradient, access::read, where, m.gradient_bytes(o.i.chunk));
+  if (g == nullptr) {
+    return;
+  }
+  o.require(m.memory.get(*g) != contribution_of(o, false),
+            rejection::missing_reduce,
+            "a contribution that isn't reduced");
+  o.check(
+      *g, contribution_of(o, true), rejection::wrong_contribution, rejection::wrong_contribution);
+}
+
+/// To a slot on the host; straight into the store when there is one contribution only.
+constexpr void run_offload(operands& o) {
+  machine& m = o.state();
+  if (!o.names_contribution()) {
+    return;
+  }
+  std::uint64_t const size = m.gradient_bytes(o.i.chunk);
+  read_contribution(o, space::device);
+  if (o.next_is(role::store)) {
+    o.require(m.contributions(o.i.chunk) == 1,
+              rejection::missing_accumulate,
+              "a contribution written over a sum");
+    o.write(
+        role::store, space::host, size, {.what = holds::store, .of = o.i.chunk.value, .count = 1});
+  } else {
+    o.write(role::gradient, space::host, size, contribution_of(o, true));
+  }
+  o.done(size);
+}
+
+/// Adds the next contribution: micro-batches ascending, spans in backward order within each.
+constexpr void run_accumulate(operands& o) {
+  machine& m = o.state();
+  if (!o.names_contribution()) {
+    return;
+  }
+  chunk_id const c = o.i.chunk;
+  space const where = space_of(o.i.queue);
+  read_contribution(o, where);
+  operand const* s = o.take(role::store, access::read_write, where, m.store_bytes(c));
+  if (s == nullptr) {
+    return;
+  }
+  std::uint32_t const turn =
+      o.i.micro_batch * m.spans.spans[c.index()] + m.p.spans[o.i.span.index()].ordinal;
+  content sum{.what = holds::store, .of = c.value};
+  content const have = m.memory.get(*s);
+  sum.count = have.same_thing(sum) ? have.count : 0;
+  o.require(turn >= sum.count, rejection::double_accumulate, "a contribution added twice");
+  o.require(turn <= sum.count, rejection::missing_accumulate, "a contribution is left out");
+  ++sum.count;
+  m.memory.set(*s, sum);
+  o.done(m.l[c].elements);
+}
+
+/// The chunk's whole gradient: its store with all contributions, or the only contribution itself.
+constexpr void read_total(operands& o, space where) {
+  machine& m = o.state();
+  chunk_id const c = o.i.chunk;
+  std::uint64_t const all = m.contributions(c);
+  if (o.next_is(role::store)) {
+    o.read(role::store,
+           where,
+           m.store_bytes(c),
+           {.what = holds::store, .of = c.value, .count = static_cast<std::uint32_t>(all)},
+           rejection::missing_accumulate,
+           rejection::missing_accumulate);
+    return;
+  }
+  operand const* g = o.take(role::gradient, access::read, where, m.gradient_bytes(c));
+  if (g == nullptr) {
+    return;
+  }
+  content const have = m.memory.get(*g);
+  o.require(have.what == holds::contribution && m.p.spans[have.of].chunk == c &&
+                have.count == m.p.spans[have.of].blocks.size(),
+            rejection::wrong_contribution,
+            "not this chunk's contribution");
+  o.require(have.reduced, rejection::missing_reduce, "a contribution that isn't reduced");
+  o.require(all == 1, rejection::missing_accumulate, "one of several contributions");
+}
+
+constexpr void run_norm_partial(operands& o) {
+  machine& m = o.state();
+  if (!o.names_chunk()) {
+    return;
+  }
+  space const where = space_of(o.i.queue);
+  o.require(m.trained(o.i.chunk), rejection::norm, "frozen parameters don't count");
+  o.require(m.counted[o.i.chunk.index()]++ == 0, rejection::norm, "a chunk counts twice");
+  read_total(o, where);
+  operand const* cell = o.take(role::norm, access::read_write, where, norm_cell_bytes);
+  if (cell == nullptr) {
+    return;
+  }
+  content sum = m.memory.get(*cell);
+  o.require(sum.what == holds::norm, rejection::norm, "a norm that doesn't start at zero");
+  ++sum.count;
+  m.memory.set(*cell, sum);
+  o.done(m.l[o.i.chunk].elements);
+}
+
+constexpr void run_norm_read(operands& o) {
+  machine& m = o.state();
+  operand const* from = o.take(role::norm, access::read, space::device, norm_cell_bytes);
+  if (from == nullptr) {
+    return;
+  }
+  content sum = m.memory.get(*from);
+  o.require(sum.what == holds::norm, rejection::norm, "a norm that doesn't start at zero");
+  sum.what = holds::norm_copy;
+  o.write(role::norm_copy, space::host, norm_cell_bytes, sum);
+  o.done(norm_cell_bytes);
+}
+
+/// Every trained chunk counts once in one cell, so the sums are complete exactly when their counts
+/// add up.
+constexpr void run_norm_finish(operands& o) {
+  machine& m = o.state();
+  std::uint32_t trained = 0;
+  for (std::size_t c = 0; c < m.l.chunks.size(); ++c) {
+    trained += m.trained(make_id<chunk_id>(c)) ? 1U : 0U;
+  }
+  operand const* host = o.take(role::norm, access::read, space::host, norm_cell_bytes);
+  if (host == nullptr) {
+    return;
+  }
+  content const mine = m.memory.get(*host);
+  o.require(mine.what == holds::norm, rejection::norm, "a norm that doesn't start at zero");
+  std::uint32_t sum = mine.count;
+  if (o.next_is(role::norm_copy)) {
+    operand const* copy = o.take(role::norm_copy, access::read, space::host, norm_cell_bytes);
+    content const other = copy == nullptr ? content{} : m.memory.get(*copy);
+    o.require(other.what == holds::norm_copy, rejection::norm, "the device's norm isn't there");
+    sum += other.count;
+  }
+  o.require(sum == trained, rejection::norm, "the norm misses a chunk");
+  o.require(m.finishes++ == 0, rejection::norm, "the norm is finished twice");
+  o.write(role::report, space::host, report_bytes, {.what = holds::report});
+  m.report = o.taken() + 1;
+  if (needs_norm(m.t.job)) {
+    o.write(role::scalars, space::host, scalars_bytes, {.what = holds::scalars, .count = 1});
+  }
+  o.done(0);
+}
+
+/// Scalars of a job that needs the norm are final, those of another as the caller gave them.
+constexpr content scalars_of(machine const& m) {
+  return {.what = holds::scalars, .count = needs_norm(m.t.job) ? 1U : 0U};
+}
+
+constexpr void run_scalars_upload(operands& o) {
+  content const want = scalars_of(o.state());
+  o.read_given(role::scalars, scalars_bytes, {.what = holds::scalars}, want);
+  o.write(role::scalars, space::device, scalars_bytes, want);
+  o.done(scalars_bytes);
+}
+
+constexpr void run_update(operands& o) {
+  machine& m = o.state();
+  if (!o.names_chunk()) {
+    return;
+  }
+  chunk_id const c = o.i.chunk;
+  space const where = space_of(o.i.queue);
+  o.require(m.trained(c), rejection::frozen_update, "frozen parameters don't change");
+  o.require(m.updates[c.index()]++ == 0, rejection::double_update, "a chunk is updated twice");
+  o.require(o.i.version == 0, rejection::wrong_version, "an update of an updated version");
+  content state = value_of(c, 0);
+  content state_after = value_of(c, 1);
+  o.change(role::value,
+           where,
+           m.value_bytes(c),
+           state,
+           state_after,
+           rejection::not_resident,
+           rejection::wrong_version);
+  state.what = holds::state;
+  state_after.what = holds::state;
+  o.change(role::state,
+           where,
+           m.state_bytes(c),
+           state,
+           state_after,
+           rejection::not_resident,
+           rejection::wrong_version);
+  read_total(o, where);
+  if (where == space::host) {
+    o.read_given(role::scalars, scalars_bytes, {.what = holds::scalars}, scalars_of(m));
+  } else {
+    o.read(role::scalars, where, scalars_bytes, scalars_of(m));
+  }
+  o.done(m.l[c].elements);
+}
+
+}  // namespace protrain::inline v0::schedule::detail
