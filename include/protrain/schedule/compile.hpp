@@ -38,6 +38,11 @@ constexpr error check_knobs(trace::trace const& t, chunk::layout const& l, knobs
   if (k.gradient_slots < 2) {
     return {errc::out_of_range, "at least two gradient slots", k.gradient_slots};
   }
+  for (std::size_t i = 0; i < t.parameters.size(); ++i) {
+    if (t.parameters[i].type != t.job.type) {
+      return {errc::not_allowed, "a parameter of another dtype than the job's", i};
+    }
+  }
   if (!update::allowed(k.time, t.job)) {
     return {errc::not_allowed, "the job needs the norm: updates wait for the end of backward", 0};
   }

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// Written by tools/self_checks: every header of this folder, twice.
+// clang-format off
+#include <protrain/comm/communicator.hpp>
+#include <protrain/comm/self.hpp>
+#include <protrain/comm/communicator.hpp>
+#include <protrain/comm/self.hpp>

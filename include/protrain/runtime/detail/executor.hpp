@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What each instruction does when its turn comes on a queue.
+
+#include "protrain/block/entry.hpp"
+#include "protrain/block/saved.hpp"
+#include "protrain/block/scope.hpp"
+#include "protrain/comm/communicator.hpp"
+#include "protrain/device/device.hpp"
+#include "protrain/optim/float_environment.hpp"
+#include "protrain/optim/scale.hpp"
+#include "protrain/optim/update_rule.hpp"
+#include "protrain/runtime/batch.hpp"
+#include "protrain/runtime/detail/bindings.hpp"
+#include "protrain/runtime/detail/setup.hpp"
+#include "protrain/runtime/kernels.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace protrain::inline v0::runtime::detail {
+
+/// What the instructions of one step have in common. Written before the first is submitted.
+template <optim::update_rule Rule>
+struct step_values {
+  typename Rule::step_type with_decay{};
+  typename Rule::step_type without_decay{};
+  float loss_scale = 0;
+  std::uint64_t step = 0;  ///< attempted steps, counted from 1
+};
+
+template <device::device Device, comm::communicator Comm, optim::update_rule Rule>
+class executor {
+ public:
+  /// Everything is borrowed from the engine.
+  executor(Device& device,
+           Comm& comm,
+           block::table const& model,
+           plan_parts const& parts,
+           bindings const& bind)
+      : device_(device),
+        comm_(comm),
+        model_(model),
+        parts_(parts),
+        bind_(bind),
+        bytes_(*update::bytes_of(parts.facts.job)),
+        slots_(model.blocks.size()) {}
+
+  void begin_step(step_values<Rule> const& values) {
+    now_ = values;
+    updating_ = false;
+    unused_ = 0;
+  }
+
+  /// Whether an update of the running step has started.
+  bool updating() const noexcept { return updating_.load(); }
+  std::uint64_t unused() const noexcept { return unused_.load(); }
+
+  void execute(std::uint32_t index, device::queue_ref queue) {
+    schedule::instruction const& i = program().instructions[index];
+    optim::float_environment const environment;
+    switch (i.op) {
+      case op::forward:
+      case op::recompute:
+      case op::backward:
+        return run_block(i, bind_.pass(index), queue);
+      case op::batch_load:
+      case op::upload:
+      case op::swap_out:
+      case op::swap_in:
+      case op::offload:
+      case op::norm_read:
+      case op::scalars_upload:
+      case op::loss_read:
+        return copy(i, queue);
+      case op::zero:
+        return device_.zero(queue, operand_address(i, 0), i.amount);
+      case op::reduce:
+        return comm_.reduce_scatter_ordered(
+            queue, address(i, role::gradient), i.amount / bytes_.gradient, job().type);
+      case op::gather:
+        return comm_.all_gather(queue, address(i, role::value), i.amount);
+      case op::accumulate:
+        return accumulate_span(i);
+      case op::norm_partial:
+        return add_norm(parts_.layout[i.chunk], arrays(i), address(i, role::norm));
+      case op::norm_finish:
+        return finish_norm(i);
+      case op::update:
+        return update(i);
+    }
+  }
+
+ private:
+  using op = schedule::opcode;
+  using role = schedule::role;
+
+  model::job const& job() const noexcept { return parts_.facts.job; }
+  schedule::program const& program() const noexcept { return parts_.program; }
+
+  schedule::operand const& find(schedule::instruction const& i,
+                                role what,
+                                std::size_t nth = 0) const {
+    for (schedule::operand const& o : program().operands_of(i)) {
+      if (o.what == what && nth-- == 0) {
+        return o;
+      }
+    }
+    PROTRAIN_EXPECT(false, "an instruction without an operand it needs");
+    return program().operands.front();
+  }
+  std::byte* address(schedule::instruction const& i, role what, std::size_t nth = 0) const {
+    return bind_.address(program(), find(i, what, nth));
+  }
+  bool has(schedule::instruction const& i, role what) const {
+    for (schedule::operand const& o : program().operands_of(i)) {
+      if (o.what == what) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  std::byte* operand_address(schedule::instruction const& i, std::size_t n) const {
+    return bind_.address(program(), program().operands_of(i)[n]);
+  }
+
+  /// From the first operand to the second.
+  void copy(schedule::instruction const& i, device::queue_ref queue) {
+    device_.copy(queue, operand_address(i, 1), operand_address(i, 0), i.amount);
+  }
+
+  void run_block(schedule::instruction const& i, pass_binding const& b, device::queue_ref queue) {
+    block::block_entry const& entry = model_.blocks[i.block.index()];
+    block::frame f{.entry = &entry,
+                   .pass = i.op == op::forward     ? block::pass::forward
+                           : i.op == op::recompute ? block::pass::recompute
+                                                   : block::pass::backward,
+                   .x = b.x,
+                   .values = b.values,
+                   .gradients = b.gradients,
+                   .batch = b.batch,
+                   .saved = b.saved,
+                   .scratch = b.scratch,
+                   .slots = &slots_[i.block.index()],
+                   .losses = b.losses,
+                   .loss_scale = now_.loss_scale,
+                   .samples = job().micro_batch,
+                   .random = {.seed = job().seed,
+                              .step = now_.step,
+                              .sample = i.micro_batch * job().micro_batch,
+                              .block = i.block.value,
+                              .op = 0},
+                   .queue = queue};
+    block::scope s(f);
+    if (i.op == op::backward) {
+      entry.backward(entry.object, s, b.x, b.dy, b.dx);
+    } else {
+      entry.forward(entry.object, s, b.x, b.y);
+      unused_ += b.saved.bytes - s.saved_used();
+    }
+    unused_ += b.scratch.bytes - s.scratch_peak();
+  }
+
+  dtype store_type(schedule::operand const& o) const {
+    bool const wide = o.bytes == parts_.layout[o.chunk].elements * 4;
+    return wide ? dtype::f32 : job().type;
+  }
+
+  void accumulate_span(schedule::instruction const& i) {
+    runtime::accumulate(program().spans[i.span.index()],
+                        parts_.layout[i.chunk],
+                        i.micro_batch == 0,
+                        job().type,
+                        store_type(find(i, role::store)),
+                        address(i, role::gradient),
+                        address(i, role::store));
+  }
+
+  /// The chunk's arrays as norm and update see them.
+  chunk_arrays arrays(schedule::instruction const& i) const {
+    bool const stored = has(i, role::store);
+    schedule::operand const& g = find(i, stored ? role::store : role::gradient);
+    return {.value = has(i, role::value) ? address(i, role::value) : nullptr,
+            .state = has(i, role::state) ? address(i, role::state) : nullptr,
+            .gradient = bind_.address(program(), g),
+            .gradient_type = stored ? store_type(g) : job().type,
+            .elements = parts_.layout[i.chunk].elements};
+  }
+
+  void finish_norm(schedule::instruction const& i) {
+    optim::exact_sum sum;
+    std::memcpy(&sum, address(i, role::norm), sizeof sum);
+    if (has(i, role::norm_copy)) {
+      optim::exact_sum device;
+      std::memcpy(&device, address(i, role::norm_copy), sizeof device);
+      sum.merge(device);
+    }
+    norm_report r{.norm = optim::norm(sum)};
+    r.clip_factor = optim::clip_factor(r.norm, job().clip);
+    r.scale = optim::gradient_scale(1.0F, r.norm, job().clip);
+    r.non_finite = sum.finite() ? 0 : 1;
+    std::memcpy(address(i, role::report), &r, sizeof r);
+    if (has(i, role::scalars)) {
+      std::memcpy(address(i, role::scalars), &r.scale, sizeof r.scale);
+    }
+  }
+
+  void update(schedule::instruction const& i) {
+    updating_ = true;
+    float scale = 1;
+    std::memcpy(&scale, address(i, role::scalars), sizeof scale);
+    chunk_arrays const a = arrays(i);
+    for (chunk::placed_tensor const& t : parts_.layout[i.chunk].tensors) {
+      if (t.elements > 0) {
+        update_tensor<Rule>(job().state,
+                            parts_.facts.parameters[t.parameter.index()].decay ? now_.with_decay
+                                                                               : now_.without_decay,
+                            scale,
+                            t,
+                            a);
+      }
+    }
+  }
+
+  Device& device_;
+  Comm& comm_;
+  block::table const& model_;
+  plan_parts const& parts_;
+  bindings const& bind_;
+  update::state_bytes bytes_;
+  std::vector<block::saved_table> slots_;
+  step_values<Rule> now_{};
+  std::atomic<std::uint64_t> unused_{0};
+  std::atomic<bool> updating_{false};
+};
+
+}  // namespace protrain::inline v0::runtime::detail

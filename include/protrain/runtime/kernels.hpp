@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The library's own arithmetic on chunk memory, for devices whose memory the host can read.
+// Everything here is elementwise or exact, so that chunks and sites never show in the bits.
+
+#include "protrain/chunk/layout.hpp"
+#include "protrain/model/job.hpp"
+#include "protrain/optim/accumulate.hpp"
+#include "protrain/optim/exact_sum.hpp"
+#include "protrain/optim/norm.hpp"
+#include "protrain/optim/update.hpp"
+#include "protrain/optim/update_rule.hpp"
+#include "protrain/runtime/batch.hpp"
+#include "protrain/schedule/program.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+namespace protrain::inline v0::runtime {
+
+/// One tensor of a chunk, wherever the chunk's arrays are.
+struct chunk_arrays {
+  std::byte* value = nullptr;
+  std::byte* state = nullptr;
+  std::byte const* gradient = nullptr;
+  dtype gradient_type = dtype::f32;
+  std::uint64_t elements = 0;  ///< of the chunk, padding included
+};
+
+namespace detail {
+
+template <class F>
+void with_gradient_type(dtype type, F&& f) {
+  if (type == dtype::bf16) {
+    f(std::type_identity<bfloat16>{});
+  } else {
+    PROTRAIN_EXPECT(type == dtype::f32, "gradients are fp32 or bf16");
+    f(std::type_identity<float>{});
+  }
+}
+
+template <class T>
+T* at(std::byte* base, std::uint64_t element) noexcept {
+  return reinterpret_cast<T*>(base) + element;
+}
+template <class T>
+T const* at(std::byte const* base, std::uint64_t element) noexcept {
+  return reinterpret_cast<T const*>(base) + element;
+}
+
+}  // namespace detail
+
+/// Adds a span's contribution to the chunk's store; the first contribution to a tensor is stored.
+inline void accumulate(schedule::gradient_span const& span,
+                       chunk::chunk const& c,
+                       bool first_batch,
+                       dtype contribution,
+                       dtype stored,
+                       std::byte const* from,
+                       std::byte* to) {
+  detail::with_gradient_type(contribution, [&]<class T>(std::type_identity<T>) {
+    for (schedule::span_tensor const& use : span.tensors) {
+      chunk::placed_tensor const& t = c.tensors[use.tensor];
+      T const* const g = detail::at<T>(from, t.offset);
+      if (stored == contribution && !std::is_same_v<T, float>) {
+        optim::store(detail::at<T>(to, t.offset), g, t.elements);
+      } else if (first_batch && use.first) {
+        optim::store(detail::at<float>(to, t.offset), g, t.elements);
+      } else {
+        optim::add(detail::at<float>(to, t.offset), g, t.elements);
+      }
+    }
+  });
+}
+
+/// Adds the squares of a chunk's gradient to the sum in `cell`.
+inline void add_norm(chunk::chunk const& c, chunk_arrays const& a, std::byte* cell) {
+  optim::exact_sum sum;
+  std::memcpy(&sum, cell, sizeof sum);
+  detail::with_gradient_type(a.gradient_type, [&]<class T>(std::type_identity<T>) {
+    for (chunk::placed_tensor const& t : c.tensors) {
+      optim::add_squares(sum, detail::at<T>(a.gradient, t.offset), t.elements);
+    }
+  });
+  std::memcpy(cell, &sum, sizeof sum);
+}
+static_assert(sizeof(optim::exact_sum) <= schedule::norm_cell_bytes);
+static_assert(std::is_trivially_copyable_v<optim::exact_sum>);
+
+/// Where the state arrays of element `offset` start. Two fp32 arrays per state tensor follow the
+/// 16-bit low halves in `split_master`, and stand alone in `fp32`.
+template <optim::update_rule Rule>
+optim::state_arrays<Rule> state_at(model::state_format format,
+                                   chunk_arrays const& a,
+                                   std::uint64_t offset) {
+  std::uint64_t const skip = format == model::state_format::split_master ? 2 * a.elements : 0;
+  optim::state_arrays<Rule> out{};
+  for (std::size_t k = 0; k < Rule::state_tensors; ++k) {
+    out[k] = detail::at<float>(a.state + skip + 4 * a.elements * k, offset);
+  }
+  return out;
+}
+
+/// Updates one tensor of a chunk.
+template <optim::update_rule Rule>
+void update_tensor(model::state_format format,
+                   typename Rule::step_type const& step,
+                   float scale,
+                   chunk::placed_tensor const& t,
+                   chunk_arrays const& a) {
+  auto const state = state_at<Rule>(format, a, t.offset);
+  detail::with_gradient_type(a.gradient_type, [&]<class T>(std::type_identity<T>) {
+    T const* const g = detail::at<T>(a.gradient, t.offset);
+    if (format == model::state_format::split_master) {
+      optim::update_split<Rule>(step,
+                                scale,
+                                g,
+                                detail::at<bfloat16>(a.value, t.offset),
+                                detail::at<std::int16_t>(a.state, t.offset),
+                                state,
+                                t.elements);
+    } else {
+      optim::update_fp32<Rule>(
+          step, scale, g, detail::at<float>(a.value, t.offset), state, t.elements);
+    }
+  });
+}
+
+/// Writes a tensor's fp32 values into its chunk, as the state format stores them; state is +0.
+inline void write_master(model::state_format format,
+                         float const* from,
+                         chunk::placed_tensor const& t,
+                         chunk_arrays const& a) {
+  if (format == model::state_format::split_master) {
+    auto* const hi = detail::at<bfloat16>(a.value, t.offset);
+    auto* const lo = a.state == nullptr ? nullptr : detail::at<std::int16_t>(a.state, t.offset);
+    for (std::uint64_t i = 0; i < t.elements; ++i) {
+      split_value const halves = split_master(from[i]);
+      hi[i] = halves.hi;
+      if (lo != nullptr) {
+        lo[i] = halves.lo;
+      }
+    }
+  } else {
+    std::memcpy(detail::at<float>(a.value, t.offset), from, t.elements * sizeof(float));
+  }
+}
+
+/// Reads a tensor's fp32 values. A frozen bf16 tensor has no low halves.
+inline void read_master(model::state_format format,
+                        float* to,
+                        chunk::placed_tensor const& t,
+                        chunk_arrays const& a) {
+  if (format == model::state_format::split_master) {
+    auto const* const hi = detail::at<bfloat16>(a.value, t.offset);
+    auto const* const lo =
+        a.state == nullptr ? nullptr : detail::at<std::int16_t>(a.state, t.offset);
+    for (std::uint64_t i = 0; i < t.elements; ++i) {
+      to[i] = lo != nullptr ? merge_master(hi[i], lo[i]) : to_float(hi[i]);
+    }
+  } else {
+    std::memcpy(to, detail::at<float>(a.value, t.offset), t.elements * sizeof(float));
+  }
+}
+
+}  // namespace protrain::inline v0::runtime

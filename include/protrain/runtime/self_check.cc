@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Written by tools/self_checks: every header of this folder, twice.
+// clang-format off
+#include <protrain/runtime/batch.hpp>
+#include <protrain/runtime/detail/bindings.hpp>
+#include <protrain/runtime/detail/executor.hpp>
+#include <protrain/runtime/detail/leases.hpp>
+#include <protrain/runtime/detail/setup.hpp>
+#include <protrain/runtime/engine.hpp>
+#include <protrain/runtime/error.hpp>
+#include <protrain/runtime/kernels.hpp>
+#include <protrain/runtime/loss.hpp>
+#include <protrain/runtime/batch.hpp>
+#include <protrain/runtime/detail/bindings.hpp>
+#include <protrain/runtime/detail/executor.hpp>
+#include <protrain/runtime/detail/leases.hpp>
+#include <protrain/runtime/detail/setup.hpp>
+#include <protrain/runtime/engine.hpp>
+#include <protrain/runtime/error.hpp>
+#include <protrain/runtime/kernels.hpp>
+#include <protrain/runtime/loss.hpp>
