@@ -11,7 +11,7 @@
 namespace protrain::inline v0::core {
 
 /// The one NaN that is ever stored: the usual canonical NaNs of x86 and of CUDA would not both
-/// survive the split.
+/// survive the split. (Write a copy of it into ?:, which may take its address; devices have none.)
 inline constexpr std::uint32_t canonical_nan_bits = 0x7FC00000U;
 
 /// Whether the fp32 with these bits is a NaN. Asks the bits, so -ffast-math can't fold it away.
@@ -52,7 +52,7 @@ struct split_value {
 /// from zero keep the rest inside 16 bits; ties to even would need a 17th.
 PROTRAIN_HD constexpr split_value split_master(float master) noexcept {
   auto bits = std::bit_cast<std::uint32_t>(master);
-  bits = is_nan_bits(bits) ? canonical_nan_bits : bits;
+  bits = is_nan_bits(bits) ? std::uint32_t{canonical_nan_bits} : bits;
   std::uint32_t const hi = (bits + 0x8000U) >> 16U;
   std::uint32_t const rest = bits - (hi << 16U);
   return {{static_cast<std::uint16_t>(hi)}, static_cast<std::int16_t>(rest & 0xFFFFU)};
@@ -60,7 +60,7 @@ PROTRAIN_HD constexpr split_value split_master(float master) noexcept {
 
 /// Inverse of `split_master`.
 PROTRAIN_HD constexpr float merge_master(bfloat16 hi, std::int16_t lo) noexcept {
-  std::uint32_t const rest = static_cast<std::uint32_t>(std::int32_t{lo});
+  auto const rest = static_cast<std::uint32_t>(std::int32_t{lo});
   return std::bit_cast<float>((std::uint32_t{hi.bits} << 16U) + rest);
 }
 

@@ -66,8 +66,8 @@ PROTRAIN_HD constexpr std::int64_t minus_log(std::uint64_t n) noexcept {
   // Chebyshev interpolation of ln m in 2 m - 3.
   std::array<std::int64_t, 10> const c{
       435364840, 357913949, -59652094, 13255915, -3315823, 884599, -240557, 68224, -25801, 7870};
-  std::int64_t const u = static_cast<std::int64_t>(n >> 32U) - 3 * (std::int64_t{1} << 30U);
-  return halvings * 744261118 - polynomial(c, u);  // ln 2 in Q30
+  std::int64_t const u = static_cast<std::int64_t>(n >> 32U) - (3 * (std::int64_t{1} << 30U));
+  return (halvings * 744261118) - polynomial(c, u);  // ln 2 in Q30
 }
 
 /// z / x in Q29 for w = -ln(1 - x^2) in Q30, 0 <= w < 24, where z is the standard normal quantile
@@ -106,7 +106,7 @@ PROTRAIN_HD constexpr std::int64_t quantile_ratio(std::int64_t w) noexcept {
 PROTRAIN_HD constexpr float to_normal(std::uint32_t word) noexcept {
   bool const positive = (word >> 31U) != 0;
   // |2 (word + 1/2) / 2^32 - 1| in Q32, and the tail beyond it: 1 - x^2 = q (2 - q) fits 64 bits.
-  std::uint64_t const x = 2 * std::uint64_t{(positive ? word : ~word) & 0x7FFFFFFFU} + 1;
+  std::uint64_t const x = (2 * std::uint64_t{(positive ? word : ~word) & 0x7FFFFFFFU}) + 1;
   std::uint64_t const q = (std::uint64_t{1} << 32U) - x;
   std::int64_t const w = detail::minus_log(q * ((std::uint64_t{1} << 33U) - q));
   auto const ratio = static_cast<std::uint64_t>(detail::quantile_ratio(w));

@@ -83,7 +83,7 @@ T settled(T x) noexcept {
 /// A NaN becomes the one that is stored.
 PROTRAIN_HD constexpr float canonical(float x) noexcept {
   auto const bits = std::bit_cast<std::uint32_t>(x);
-  return std::bit_cast<float>(is_nan_bits(bits) ? canonical_nan_bits : bits);
+  return std::bit_cast<float>(is_nan_bits(bits) ? std::uint32_t{canonical_nan_bits} : bits);
 }
 
 /// What optimizer state stores: below 2^-126 in magnitude +0, a NaN the canonical one. Without it

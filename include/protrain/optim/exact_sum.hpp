@@ -88,7 +88,7 @@ class exact_sum {
     for (std::size_t i = 2; i < top; ++i) {
       rest = rest || limb_[top - 1 - i] != 0;
     }
-    return rounded(window, rest, 64 * top - 1 - zeros);
+    return rounded(window, rest, (64 * top) - 1 - zeros);
   }
 
   bool operator==(exact_sum const&) const = default;

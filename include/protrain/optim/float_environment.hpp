@@ -20,7 +20,6 @@ class float_environment {
  public:
   float_environment() noexcept {
 #if defined(__SSE__)
-    saved_ = _mm_getcsr();
     _mm_setcsr(0x1F80U);  // the reset value of MXCSR
     fence();
 #endif
@@ -34,14 +33,16 @@ class float_environment {
   }
 
   float_environment(float_environment const&) = delete;
+  float_environment(float_environment&&) = delete;
   float_environment& operator=(float_environment const&) = delete;
+  float_environment& operator=(float_environment&&) = delete;
 
  private:
 #if defined(__SSE__)
   // Compilers don't know that arithmetic reads MXCSR; loads and stores stay on their side of this.
   static void fence() noexcept { asm volatile("" ::: "memory"); }
 
-  unsigned saved_ = 0;
+  unsigned saved_ = _mm_getcsr();
 #endif
 };
 

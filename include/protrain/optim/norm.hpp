@@ -40,7 +40,7 @@ inline float reduce_lanes(std::array<float, granule_lanes>& lane) noexcept {
 
 template <gradient_element T>
 float whole_granule_sum(T const* gradient) noexcept {
-  std::array<float, granule_lanes> lane;
+  std::array<float, granule_lanes> lane{};
   for (std::size_t i = 0; i < granule_lanes; ++i) {
     float const x = widen(gradient[i]);
     lane[i] = product(x, x);
@@ -76,7 +76,7 @@ float granule_sum(T const* gradient, std::size_t n) {
 template <gradient_element T>
 void add_squares(exact_sum& total, T const* gradient, std::size_t n) {
   float_environment const environment;
-  std::size_t const whole = n - n % granule;
+  std::size_t const whole = n - (n % granule);
   for (std::size_t i = 0; i < whole; i += granule) {
     total.add(detail::whole_granule_sum(gradient + i));
   }

@@ -86,7 +86,7 @@ class big_integer {
     }
     bool const half = bits[53] != 0;
     bool const rest = std::find(bits.begin() + 54, bits.end(), 1) != bits.end();
-    kept += half && (rest || kept % 2 != 0) ? 1 : 0;
+    kept += half && (rest || kept % 2 != 0) ? 1U : 0U;
     return std::ldexp(static_cast<double>(kept), static_cast<int>(bits.size()) - 53 - 149);
   }
 
@@ -148,6 +148,21 @@ TEST_CASE("carries run through all limbs") {
   one.add(0x1p-149F);
   same.merge(one);
   CHECK_FALSE(same.finite());
+}
+
+TEST_CASE("a merge carries into a limb that is full in either sum") {
+  exact_sum carries;  // 2^64 - 1 twice in the lowest limb
+  carries.add_shifted(~std::uint64_t{0}, 0);
+  for (bool const swap : {false, true}) {
+    exact_sum full = carries;
+    full.add_shifted(~std::uint64_t{0}, 64);
+    exact_sum a = swap ? full : carries;
+    a.merge(swap ? carries : full);
+    exact_sum want;  // 2^128 + 2^64 - 2
+    want.add_shifted(1, 128);
+    want.add_shifted(~std::uint64_t{0} - 1, 0);
+    CHECK(a == want);
+  }
 }
 
 TEST_CASE("order and grouping don't matter, to the bit") {

@@ -47,8 +47,8 @@ state make_state(std::size_t n, std::size_t offset) {
 }
 
 template <class T>
-state expected(adamw_step const& step, float s, std::vector<T> const& g, std::size_t offset) {
-  state result = make_state(g.size(), offset);
+state expected(
+    adamw_step const& step, float s, std::vector<T> const& g, state result, std::size_t offset) {
   for (std::size_t i = 0; i < g.size(); ++i) {
     std::size_t const at = offset + i;
     adamw_element(step, s, protrain::optim::widen(g[i]), result.p[at], result.m[at], result.v[at]);
@@ -68,14 +68,15 @@ void check_formats(std::vector<T> const& g, std::size_t offset) {
   std::size_t const all = offset + n + 1;
   adamw_step const step = adamw{}.prepare(1e-3, 10, true);
   float const s = 0.75F;
-  state const want = expected(step, s, g, offset);
+  state const before = make_state(n, offset);
+  state const want = expected(step, s, g, before, offset);
 
-  state fp32 = make_state(n, offset);
+  state fp32 = before;
   protrain::optim::update_fp32(
       step, s, g.data(), fp32.p.data() + offset, fp32.m.data() + offset, fp32.v.data() + offset, n);
   check_equal(fp32, want);
 
-  state split = make_state(n, offset);
+  state split = before;
   std::vector<bfloat16> hi(all);
   std::vector<std::int16_t> lo(all, 0);
   for (std::size_t i = 0; i < all; ++i) {
@@ -96,7 +97,7 @@ void check_formats(std::vector<T> const& g, std::size_t offset) {
   }
   check_equal(split, want);
 
-  state separate = make_state(n, offset);
+  state separate = before;
   std::vector<bfloat16> value(all, bfloat16{0x1234});
   protrain::optim::update_separate(step,
                                    s,
@@ -132,11 +133,12 @@ TEST_CASE("a million and three elements, in one call or cut anywhere") {
   constexpr std::size_t n = 1000003;
   std::vector<bfloat16> const g = protrain_test::rounded(spread_values(4, n, -20, 10));
   adamw_step const step = adamw{}.prepare(1e-3, 100000, true);
-  state whole = make_state(n, 0);
+  state const before = make_state(n, 0);
+  state whole = before;
   protrain::optim::update_fp32(
       step, 1.0F, g.data(), whole.p.data(), whole.m.data(), whole.v.data(), n);
-  check_equal(whole, expected(step, 1.0F, g, 0));
-  state cut = make_state(n, 0);
+  check_equal(whole, expected(step, 1.0F, g, before, 0));
+  state cut = before;
   for (std::size_t begin = 0; begin < n; begin += 65537) {
     std::size_t const size = begin + 65537 < n ? 65537 : n - begin;
     protrain::optim::update_fp32(step,
