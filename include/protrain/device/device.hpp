@@ -63,20 +63,25 @@ struct work_counts {
 };
 
 /// Laws (test/law/device.hpp): work of one queue runs in submission order; a `wait` on an event
-/// holds back later work of that queue until everything submitted to the event's queue before its
-/// `record` is done; leased ranges that overlap a live lease are a contract error; nothing runs
-/// after `synchronize` returned.
+/// holds back later work of that queue until everything that was submitted to the event's queue
+/// before its `record`, waits included, is done; after a task has thrown no later task starts;
+/// nothing runs after `synchronize` returned, and the device is usable again even if it threw;
+/// `usage_of` counts as device/ledger.hpp says. One thread issues; tasks issue nothing.
 ///
 /// * `reserve(space, bytes)`: makes the arena of that space at least that large, 4 KiB aligned.
-///   Contents are lost. Throws device_error naming space, bytes asked and bytes held.
+///   Contents are lost. No lease of the space is live and no work is queued. Throws device_error
+///   naming space, bytes asked and bytes held; the arena may be gone then.
 /// * `base(space)`: its address.
 /// * `submit(queue, touched, task)`: appends work. `touched` is only read during the call.
-/// * `record(queue)` / `wait(queue, event)`: orders queues. `reset_events()`: after synchronize.
-/// * `copy(queue_ref, dst, src, n)` and `zero(queue_ref, dst, n)`: called from inside a task.
+/// * `record(queue)` / `wait(queue, event)`: orders queues. `reset_events()`: after synchronize;
+///   waiting on an older event is a contract error.
+/// * `copy(queue_ref, dst, src, n)` and `zero(queue_ref, dst, n)`: called from inside a task, with
+///   the task's own queue; ranges don't overlap.
 /// * `lease(space, offset, bytes, category)` / `release(space, offset, bytes, category)`: the
 ///   caller's thread, in program order; `settle()` closes a program position: the peak's
-///   categories are those of the first settled position that reaches it.
-/// * `usage_of(space)`, `reset_usage()`.
+///   categories are those of the first settled position that reaches it. Overlapping a live lease,
+///   leaving the arena and releasing what is not leased exactly so are contract errors.
+/// * `usage_of(space)`; `reset_usage()` starts anew from the live leases.
 /// * `synchronize()`: waits for everything, then rethrows the first failure.
 /// * `seconds()`: a monotonic clock.
 template <class D>
@@ -108,5 +113,14 @@ concept device = requires(D& d,
   d.synchronize();
   { c.seconds() } -> std::same_as<double>;
 };
+
+/// Tells a device that checks that the caller itself wrote these leased bytes through `base`, while
+/// no task that touches them was queued.
+template <device D>
+void note_written(D& d, space where, std::uint64_t offset, std::uint64_t n) {
+  if constexpr (requires { d.written(where, offset, n); }) {
+    d.written(where, offset, n);
+  }
+}
 
 }  // namespace protrain::inline v0::device

@@ -207,6 +207,11 @@ inline void serial_device::run(queue_id q, entry const& e) {
   for (detail::fresh_range const& f : fresh(e)) {
     of(f.what.where).fill_poison(f.what.begin, f.what.end);
   }
+  for (detail::checked_access const& a : accesses(e)) {
+    if (a.write) {  // even where a race let an earlier lease's canary come late
+      of(a.what.where).uncover(a.what.begin, a.what.end);
+    }
+  }
   running_ = {q, &e};
   try {
     e.work.run(e.work.context, e.work.index, queue_ref{.id = q});

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is special to the host device: real concurrency, slowed copies, an orderly end.
+
+#include "protrain/device/host/host_device.hpp"
+
+#include "test/law/device.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace protrain;  // NOLINT(google-build-using-namespace): a test of one class
+using device::host_device;
+using device::queue_ref;
+using test::issuer;
+
+/// Opens when `n` threads have arrived.
+class rendezvous {
+ public:
+  explicit rendezvous(int n) : missing_(n) {}
+  void arrive() {
+    std::unique_lock lock(mutex_);
+    if (--missing_ == 0) {
+      all_.notify_all();
+    }
+    all_.wait(lock, [this] { return missing_ <= 0; });
+  }
+
+ private:
+  std::mutex mutex_{};
+  std::condition_variable all_{};
+  int missing_;
+};
+
+TEST_CASE("host: queues run at the same time, each on a thread of its own") {
+  host_device d;
+  issuer issue(d);
+  rendezvous all(queue_count);
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  for (int round = 0; round < 2; ++round) {
+    for (queue_id const q : test::all_queues) {
+      issue.task(q, {}, [&, round](queue_ref) {
+        if (round == 0) {
+          all.arrive();  // hangs unless all six are here together
+        }
+        std::lock_guard const lock(mutex);
+        threads.insert(std::this_thread::get_id());
+      });
+    }
+  }
+  d.synchronize();
+  CHECK(threads.size() == queue_count);
+  CHECK(threads.count(std::this_thread::get_id()) == 0);
+}
+
+TEST_CASE("host: a copy takes at least as long as its link says") {
+  host_device d({.h2d = {.rate = {100'000'000}}, .d2h = {.rate = {}, .latency = 5_ms}});
+  std::vector<std::byte> from(1'000'000, std::byte{7});
+  std::vector<std::byte> to(from.size());
+  issuer issue(d);
+  auto const timed = [&](queue_id q, std::size_t n) {
+    double const start = d.seconds();
+    issue.task(q, {}, [&, n](queue_ref r) { d.copy(r, to.data(), from.data(), n); });
+    d.synchronize();
+    return d.seconds() - start;
+  };
+  CHECK(timed(queue_id::h2d, 1'000'000) >= 0.010);
+  CHECK(timed(queue_id::d2h, 1) >= 0.005);
+  CHECK(to == from);
+  // Directions don't share a link: both together take as long as one.
+  double const start = d.seconds();
+  issue.task(queue_id::h2d, {}, [&](queue_ref r) { d.copy(r, to.data(), from.data(), 500'000); });
+  issue.task(queue_id::d2h, {}, [&](queue_ref r) { d.copy(r, &to[600'000], from.data(), 1); });
+  d.synchronize();
+  CHECK(d.seconds() - start >= 0.005);
+  CHECK(d.work_of(queue_id::h2d) == device::work_counts{2, 2, 1'500'000});
+}
+
+TEST_CASE("host: destruction finishes the running task and drops the others") {
+  std::atomic<int> ran{0};
+  rendezvous started(2);
+  {
+    std::deque<std::function<void()>> bodies;  // outlives the device
+    host_device d;
+    auto const submit = [&](queue_id q, std::function<void()> body) {
+      bodies.push_back(std::move(body));
+      d.submit(q,
+               {},
+               {.run = [](void* c,
+                          std::uint32_t,
+                          queue_ref) { (*static_cast<std::function<void()>*>(c))(); },
+                .context = &bodies.back()});
+    };
+    submit(queue_id::compute, [&] {
+      started.arrive();
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      ++ran;
+    });
+    d.wait(queue_id::cpu, d.record(queue_id::compute));
+    submit(queue_id::cpu, [&] { ran += 100; });
+    submit(queue_id::compute, [&] { ran += 100; });
+    started.arrive();
+  }
+  CHECK(ran == 1);
+}
+
+TEST_CASE("host: the ring grows and keeps its order, then stays") {
+  device::detail::task_ring ring;
+  std::uint64_t pushed = 0;
+  std::uint64_t popped = 0;
+  auto const push = [&] { ring.push({.until = pushed++}); };
+  auto const pop = [&] { CHECK(ring.pop().until == popped++); };
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 200; ++i) {
+      push();
+      push();
+      pop();
+    }
+    while (!ring.empty()) {
+      pop();
+    }
+  }
+  CHECK(pushed == 1200);
+  CHECK(ring.capacity() == 256);
+  test::contract_throws const guard;
+  CHECK_THROWS_AS(ring.pop(), test::contract_throws::broken);
+}
+
+TEST_CASE("host: a limit refuses and says so") {
+  host_device d({.limit = {4096, 8192}});
+  d.reserve(space::device, 4096);
+  CHECK_THROWS_WITH_AS(d.reserve(space::device, 4097),
+                       doctest::Contains("device memory: asked for 4097 bytes while 4096 were "
+                                         "held, the limit is 4096"),
+                       device::device_error);
+  d.reserve(space::host, 8192);
+  CHECK(d.base(space::device) != nullptr);
+}
+
+// Random waits between all queues, many times over: for ThreadSanitizer.
+TEST_CASE("host: steps in a row, with failures among them") {
+  host_device d;
+  d.reserve(space::host, 4096);
+  random_stream const draws{.key = 99};
+  std::uint64_t drawn = 0;
+  for (int round = 0; round < 200; ++round) {
+    issuer issue(d);
+    std::uint64_t sum = 0;  // guarded by events alone
+    bool const fails = draws.word(drawn++) % 4 == 0;
+    std::uint64_t const at = draws.word(drawn++) % 50;
+    queue_id last = queue_id::compute;
+    for (std::uint64_t i = 0; i < 50; ++i) {
+      auto const q = static_cast<queue_id>(draws.word(drawn++) % queue_count);
+      issue.after(q, last);
+      issue.task(q, {}, [&sum, fails, at, i](queue_ref) {
+        if (fails && i == at) {
+          throw i;
+        }
+        sum += i;
+      });
+      last = q;
+    }
+    if (fails) {
+      CHECK_THROWS_AS(d.synchronize(), std::uint64_t);
+      CHECK(sum == at * (at - 1) / 2);
+    } else {
+      d.synchronize();
+      CHECK(sum == 1225);
+    }
+    d.reset_events();
+  }
+}
+
+}  // namespace
