@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Machines as JSON files, one member per figure with its unit in the name.
+
+#include "protrain/hw/machine.hpp"
+#include "protrain/io/json.hpp"
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace protrain::inline v0::io {
+
+inline json to_json(hw::machine const& m) {
+  return {{"protrain", "machine"},
+          {"version", 1},
+          {"name", m.name.view()},
+          {"source", m.source.view()},
+          {"devices", m.devices},
+          {"device_memory_bytes", m.device_memory.value},
+          {"host_memory_bytes", m.host_memory.value},
+          {"host_to_device_bytes_per_second", m.host_to_device.per_second},
+          {"device_to_host_bytes_per_second", m.device_to_host.per_second},
+          {"copy_latency_ps", m.copy_latency.value},
+          {"device_memory_bytes_per_second", m.device_bandwidth.per_second},
+          {"host_memory_bytes_per_second", m.host_bandwidth.per_second},
+          {"host_threads", m.host_threads},
+          {"fp32_flop_per_second", m.compute_fp32.per_second},
+          {"half_flop_per_second", m.compute_half.per_second},
+          {"collective_bytes_per_second", m.collective.per_second}};
+}
+
+/// Every figure must be there; rates are positive.
+inline hw::machine parse_machine(json_field const& top) {
+  check_head(top, "machine");
+  top.allow_only({"protrain",
+                  "version",
+                  "name",
+                  "source",
+                  "devices",
+                  "device_memory_bytes",
+                  "host_memory_bytes",
+                  "host_to_device_bytes_per_second",
+                  "device_to_host_bytes_per_second",
+                  "copy_latency_ps",
+                  "device_memory_bytes_per_second",
+                  "host_memory_bytes_per_second",
+                  "host_threads",
+                  "fp32_flop_per_second",
+                  "half_flop_per_second",
+                  "collective_bytes_per_second"});
+  constexpr std::uint64_t most = std::uint64_t{1} << 60U;
+  auto const rate = [&](char const* name) { return top.at(name).integer(1, most); };
+  auto const size = [&](char const* name) { return bytes{top.at(name).integer(0, most)}; };
+  auto const count = [&](char const* name) {
+    return static_cast<std::uint32_t>(top.at(name).integer(1, 1U << 20U));
+  };
+  return {.name = text(top.at("name").string()),
+          .source = text(top.at("source").string()),
+          .devices = count("devices"),
+          .device_memory = size("device_memory_bytes"),
+          .host_memory = size("host_memory_bytes"),
+          .host_to_device = {rate("host_to_device_bytes_per_second")},
+          .device_to_host = {rate("device_to_host_bytes_per_second")},
+          .copy_latency = {top.at("copy_latency_ps").integer(0, 1'000'000'000'000)},
+          .device_bandwidth = {rate("device_memory_bytes_per_second")},
+          .host_bandwidth = {rate("host_memory_bytes_per_second")},
+          .host_threads = count("host_threads"),
+          .compute_fp32 = {rate("fp32_flop_per_second")},
+          .compute_half = {rate("half_flop_per_second")},
+          .collective = {rate("collective_bytes_per_second")}};
+}
+
+inline hw::machine read_machine(std::string const& path) {
+  json_document const file = read_json(path);
+  return parse_machine(file.top());
+}
+
+inline void write_machine(std::string const& path, hw::machine const& m) {
+  write_file(path, to_json(m).dump(2) + "\n");
+}
+
+}  // namespace protrain::inline v0::io

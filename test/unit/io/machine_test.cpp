@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Machine files: round trips, and figures that are refused.
+
+#include "protrain/io/machine.hpp"
+
+#include "protrain/hw/presets.hpp"
+#include "test/unit/io/support.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using protrain::io::json_document;
+using protrain_test::refused;
+using protrain_test::with;
+
+namespace {
+
+std::string const good = protrain::io::to_json(protrain::hw::h200x1()).dump();
+
+protrain::hw::machine parse(std::string const& text) {
+  json_document const file("m.json", text);
+  return protrain::io::parse_machine(file.top());
+}
+
+}  // namespace
+
+TEST_CASE("every preset survives a file") {
+  protrain_test::scratch_folder const folder;
+  for (auto const name : protrain::hw::preset_names) {
+    auto const m = *protrain::hw::preset(name);
+    protrain::io::write_machine(folder / "m.json", m);
+    CHECK(protrain::io::read_machine(folder / "m.json") == m);
+  }
+}
+
+TEST_CASE("each figure is needed, and is a positive integer of the unit in its name") {
+  json_document const file("m.json", good);
+  auto const object = protrain::io::json::parse(good);
+  for (auto const& member : object.items()) {
+    CAPTURE(member.key());
+    auto without = object;
+    without.erase(member.key());
+    CHECK(refused([&] { parse(without.dump()); }).field() == member.key());
+    if (!member.value().is_number()) {
+      continue;
+    }
+    for (protrain::io::json const& broken : {protrain::io::json(-1),
+                                             protrain::io::json(1.5),
+                                             protrain::io::json("55 GB/s"),
+                                             protrain::io::json(~std::uint64_t{0})}) {
+      auto other = object;
+      other[member.key()] = broken;
+      CHECK(refused([&] { parse(other.dump()); }).field() == member.key());
+    }
+  }
+  CHECK(refused([&] {
+          parse(
+              with(good, "\"fp32_flop_per_second\":46900000000000", "\"fp32_flop_per_second\":0"));
+        }).field() == "fp32_flop_per_second");
+}
+
+TEST_CASE("unknown members, other kinds and versions") {
+  CHECK(refused([&] { parse(with(good, "\"host_threads\"", "\"cores\"")); }).field() == "cores");
+  CHECK(refused([&] {
+          parse(with(good, "\"protrain\":\"machine\"", "\"protrain\":\"trace\""));
+        }).field() == "protrain");
+  CHECK(refused([&] { parse(with(good, "\"version\":1", "\"version\":2")); }).field() == "version");
+}
