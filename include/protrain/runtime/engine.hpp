@@ -197,7 +197,7 @@ class engine {
     executor_.begin_step({.with_decay = rule_.prepare(options.learning_rate, t, true),
                           .without_decay = rule_.prepare(options.learning_rate, t, false),
                           .loss_scale = loss_scale(weight_),
-                          .step = attempted_ + 1});
+                          .step = attempted_});
     if (homes_.host_scalars.valid()) {
       float const scale = 1.0F;
       std::memcpy(cell(homes_.host_scalars), &scale, sizeof scale);

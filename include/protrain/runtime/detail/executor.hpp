@@ -28,7 +28,7 @@ struct step_values {
   typename Rule::step_type with_decay{};
   typename Rule::step_type without_decay{};
   float loss_scale = 0;
-  std::uint64_t step = 0;  ///< attempted steps, counted from 1
+  std::uint64_t step = 0;  ///< attempted steps before this one
 };
 
 template <device::device Device, comm::communicator Comm, optim::update_rule Rule>
