@@ -38,7 +38,12 @@ class plain_trainer {
     for (std::size_t i = 0; i < states_.size(); ++i) {
       std::vector<float> values(states_[i].m.size());
       load(model_.parameters[i], std::span<float>(values));
-      write(i, values);
+      pt::tensor_view const to = blocks_.value(pt::make_id<pt::parameter_id>(i));
+      for (std::size_t k = 0; k < values.size(); ++k) {
+        auto const halves = pt::split_master(values[k]);
+        states_[i].low[k] = model_.parameters[i].trainable ? halves.lo : std::int16_t{0};
+        bf16() ? void(to.as<pt::bfloat16>()[k] = halves.hi) : void(to.as<float>()[k] = values[k]);
+      }
     }
   }
 
@@ -91,15 +96,6 @@ class plain_trainer {
   };
 
   bool bf16() const { return job_.type == pt::dtype::bf16; }
-
-  void write(std::size_t i, std::vector<float> const& values) {
-    pt::tensor_view const to = blocks_.value(pt::make_id<pt::parameter_id>(i));
-    for (std::size_t k = 0; k < values.size(); ++k) {
-      auto const halves = pt::split_master(values[k]);
-      states_[i].low[k] = model_.parameters[i].trainable ? halves.lo : std::int16_t{0};
-      bf16() ? void(to.as<pt::bfloat16>()[k] = halves.hi) : void(to.as<float>()[k] = values[k]);
-    }
-  }
 
   void load_batch(pt::runtime::batch const& data, std::uint64_t m) {
     for (auto const& t : data.tensors()) {
