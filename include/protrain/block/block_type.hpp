@@ -6,6 +6,9 @@
 #include "protrain/block/scope.hpp"
 
 #include <concepts>
+#include <cstdint>
+#include <string>
+#include <string_view>
 #include <utility>
 
 namespace protrain::inline v0::block {
@@ -46,10 +49,11 @@ repeated<Block> repeat(std::integral auto count, Block block, std::string_view p
 template <class Describe, class Forward, class Backward>
 class function_block {
  public:
-  function_block(Describe describe, Forward forward, Backward backward)
-      : describe_(std::move(describe)),
-        forward_(std::move(forward)),
-        backward_(std::move(backward)) {}
+  // Other names than the members': they would shadow them.
+  function_block(Describe on_describe, Forward on_forward, Backward on_backward)
+      : describe_(std::move(on_describe)),
+        forward_(std::move(on_forward)),
+        backward_(std::move(on_backward)) {}
 
   void describe(block_builder& b) const { describe_(b); }
   void forward(scope& s, tensor_view x, tensor_view y) const { forward_(s, x, y); }

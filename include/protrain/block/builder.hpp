@@ -37,8 +37,8 @@ struct description {
   std::string name{};
   std::vector<declared_parameter> parameters{};
   std::vector<batch_tensor> batch{};
-  tensor_facts input{};
-  tensor_facts output{};
+  std::optional<tensor_facts> input{};
+  std::optional<tensor_facts> output{};
   bool reads_input = true;
   std::optional<std::uint64_t> flops{};
 };
@@ -73,11 +73,11 @@ class block_builder {
 
   /// Shape of x and dx for one micro-batch. The first block of a model has none.
   void input(extents const& shape, std::optional<dtype> type = {}) {
-    out_.input = {type.value_or(job_.type), shape};
+    out_.input = tensor_facts{type.value_or(job_.type), shape};
   }
   /// Shape of y and dy for one micro-batch. The last block of a model has none.
   void output(extents const& shape, std::optional<dtype> type = {}) {
-    out_.output = {type.value_or(job_.type), shape};
+    out_.output = tensor_facts{type.value_or(job_.type), shape};
   }
 
   /// Declares a tensor that comes with each micro-batch: constant, without gradient. Several blocks

@@ -40,8 +40,8 @@ class table_builder {
     block_entry e{.name = repeated ? prefix : own,
                   .shape_name = repeated ? from.prefix : own,
                   .layer = layer,
-                  .input = d.input,
-                  .output = d.output,
+                  .input = d.input.value_or(tensor_facts{}),
+                  .output = d.output.value_or(tensor_facts{}),
                   .reads_input = d.reads_input,
                   .flops = d.flops,
                   .pinned = from.pinned,
@@ -55,12 +55,17 @@ class table_builder {
       e.batch.push_back(resolve(e, b));
     }
     check_handles(e, layer);
+    check_boundary(e, d);
     e.shape = shape_of(e);
     out_.blocks.push_back(std::move(e));
+    has_output_ = d.output.has_value();
   }
 
   table finish() && {
-    check_boundaries();
+    if (has_output_) {
+      throw block_error(
+          out_.blocks.back().name, "output", "is the last block and must not have an output");
+    }
     return std::move(out_);
   }
 
@@ -179,37 +184,31 @@ class table_builder {
     return shapes_++;
   }
 
-  void check_boundaries() const {
-    auto const refuse = [](block_entry const& e, char const* side, std::string const& what) {
-      throw block_error(e.name, side, what);
-    };
+  /// Against the block before.
+  void check_boundary(block_entry const& e, description const& d) const {
     if (out_.blocks.empty()) {
+      if (d.input.has_value()) {
+        throw block_error(e.name, "input", "is the first block and must not have an input");
+      }
       return;
     }
-    block_entry const& first = out_.blocks.front();
-    if (first.input.bytes() > 0) {
-      refuse(first, "input", "is the first block and must not have an input");
+    block_entry const& from = out_.blocks.back();
+    if (!has_output_) {
+      throw block_error(from.name, "output", "has no output but is not the last block");
     }
-    for (std::size_t i = 0; i + 1 < out_.blocks.size(); ++i) {
-      block_entry const& from = out_.blocks[i];
-      block_entry const& to = out_.blocks[i + 1];
-      if (from.output.bytes() != to.input.bytes() || from.output.type != to.input.type) {
-        refuse(to,
-               "input",
-               "input is " + print(to.input) + " but the output of block " + from.name + " is " +
-                   print(from.output));
-      }
-      if (from.output.bytes() == 0) {
-        refuse(from, "output", "has no output but is not the last block");
-      }
+    if (!d.input.has_value()) {
+      throw block_error(e.name, "input", "has no input but is not the first block");
     }
-    block_entry const& last = out_.blocks.back();
-    if (last.output.bytes() > 0) {
-      refuse(last, "output", "is the last block and must not have an output");
+    if (from.output.bytes() != e.input.bytes() || from.output.type != e.input.type) {
+      throw block_error(e.name,
+                        "input",
+                        "input is " + print(e.input) + " but the output of block " + from.name +
+                            " is " + print(from.output));
     }
   }
 
   table out_{};
+  bool has_output_ = false;
   std::uint32_t shapes_ = 0;
 };
 
