@@ -77,7 +77,7 @@ TEST_CASE("GPT-2 head: a vocabulary of several slices") {
                                   -1,
                                   2 * gpt2_head_shape::slice};
   head_case const c{{.samples = 2, .tokens = 3, .channels = 4, .vocabulary = vocabulary}, targets};
-  check_gradients(c, c.inputs(), c.weights());
+  check_gradients(c, c.inputs(), c.weights(), 41);
   check_close<float>(c, c.inputs(), c.weights(), 1e-5);
   check_close<bfloat16>(c, c.inputs(), c.weights(), 0x1p-6);
   check_addresses<float>(c, c.inputs(), c.weights());
