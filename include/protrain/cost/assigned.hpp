@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What the blocks' strategies alone decide: recomputation, swapping, and the bytes that are live
+// on the device besides model states, in program order.
+
+#include "protrain/activation/strategy.hpp"
+#include "protrain/chunk/layout.hpp"
+#include "protrain/cost/step.hpp"
+#include "protrain/trace/trace.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace protrain::inline v0::cost {
+
+struct assigned {
+  std::vector<activation::strategy> strategies{};
+  picoseconds swap_out{};               ///< in one micro-batch
+  picoseconds swap_in{};                ///< likewise
+  std::uint64_t swapped = 0;            ///< most bytes on the host at once
+  std::vector<picoseconds> backward{};  ///< by block: from the last block to the end of its own
+  std::vector<std::uint64_t> live{};    ///< by stage: most bytes at once, model states aside
+  std::uint64_t most_live = 0;
+};
+
+namespace detail {
+
+/// Follows the activations, boundaries, gradients and batches of a step.
+class live_walk {
+ public:
+  constexpr live_walk(trace::trace const& t,
+                      step const& s,
+                      std::vector<activation::strategy> const& strategies,
+                      std::uint32_t slots,
+                      std::uint32_t ahead)
+      : facts_(t),
+        step_(s),
+        strategies_(strategies),
+        slots_(slots),
+        ahead_(ahead),
+        output_(s.blocks, 0),
+        gradient_(s.blocks, 0),
+        saved_(s.blocks, 0),
+        swapped_(s.blocks, 0) {}
+
+  /// High-water of each stage. After the third micro-batch the others repeat the second.
+  constexpr std::vector<std::uint64_t> run() {
+    now_ = checked_mul(granules(checked_mul(facts_.job.micro_batch, 4)), step_.micro_batches);
+    std::uint64_t const batch = granules(facts_.batch.value);
+    std::uint32_t const rounds = std::min<std::uint32_t>(step_.micro_batches, 3);
+    now_ += batch;
+    for (std::uint32_t m = 0; m < rounds; ++m) {
+      for (std::uint32_t b = 0; b < step_.blocks; ++b) {
+        forward(b);
+      }
+      bool const more = m + 1 < step_.micro_batches;
+      now_ += more ? batch : 0;
+      for (std::uint32_t b = step_.blocks; b-- > 0;) {
+        backward(b);
+      }
+      drop(leaving_);
+      now_ -= batch;
+    }
+    return std::move(peaks_);
+  }
+
+ private:
+  constexpr trace::block_shape const& shape(std::uint32_t b) const {
+    return facts_.shapes[facts_.blocks[b].index()];
+  }
+  constexpr void take(std::uint64_t& into, bytes size) {
+    into = granules(size.value);
+    now_ = checked_add(now_, into);
+    peak_ = std::max(peak_, now_);
+  }
+  constexpr void drop(std::uint64_t& what) {
+    now_ -= what;
+    what = 0;
+  }
+  constexpr void touch(bytes size) { peak_ = std::max(peak_, now_ + granules(size.value)); }
+
+  constexpr void forward(std::uint32_t b) {
+    peak_ = now_;
+    activation::strategy const how = strategies_[b];
+    take(output_[b], shape(b).output);
+    take(saved_[b], shape(b).saved);
+    touch(shape(b).scratch_forward);
+    if (how == activation::strategy::checkpoint) {
+      drop(saved_[b]);
+    } else if (how == activation::strategy::swap && saved_[b] > 0) {
+      drop(leaving_);
+      std::swap(leaving_, saved_[b]);
+      swapped_[b] = 1;
+    }
+    if (b > 0 && !shape(b).reads_input && how != activation::strategy::checkpoint) {
+      drop(output_[b - 1]);
+    }
+    peaks_.push_back(peak_);
+  }
+
+  constexpr void backward(std::uint32_t b) {
+    peak_ = now_;
+    drop(leaving_);
+    for (std::uint32_t k = 0; k <= ahead_ && k <= b; ++k) {
+      if (std::exchange(swapped_[b - k], std::uint8_t{0}) != 0) {
+        take(saved_[b - k], shape(b - k).saved);
+      }
+    }
+    if (strategies_[b] == activation::strategy::checkpoint) {
+      take(saved_[b], shape(b).saved);
+      touch({granules(shape(b).output.value) + granules(shape(b).scratch_forward.value)});
+    }
+    std::uint64_t dx = 0;
+    if (b > 0) {
+      take(dx, shape(b).input);
+    }
+    open_gradients(b);
+    touch(shape(b).scratch_backward);
+    drop(saved_[b]);
+    drop(gradient_[b]);
+    if (b > 0) {
+      gradient_[b - 1] = dx;
+      drop(output_[b - 1]);
+    }
+    close_gradients(b);
+    peaks_.push_back(peak_);
+  }
+
+  constexpr void open_gradients(std::uint32_t b) {
+    for (span_cost const& g : step_.spans) {
+      if (g.opens.value != b) {
+        continue;
+      }
+      while (!closed_.empty() && closed_.size() + open_ >= slots_) {
+        drop(closed_.front());
+        closed_.erase(closed_.begin());
+      }
+      std::uint64_t slot = 0;
+      take(slot, {g.slot_bytes});
+      ++open_;
+    }
+  }
+
+  constexpr void close_gradients(std::uint32_t b) {
+    for (span_cost const& g : step_.spans) {
+      if (g.closes.value == b) {
+        --open_;
+        closed_.push_back(g.slot_bytes);
+      }
+    }
+  }
+
+  trace::trace const& facts_;
+  step const& step_;
+  std::vector<activation::strategy> const& strategies_;
+  std::uint32_t slots_;
+  std::uint32_t ahead_;
+  std::uint64_t now_ = 0;
+  std::uint64_t peak_ = 0;
+  std::uint64_t leaving_ = 0;
+  std::uint32_t open_ = 0;
+  std::vector<std::uint64_t> output_;
+  std::vector<std::uint64_t> gradient_;
+  std::vector<std::uint64_t> saved_;
+  std::vector<std::uint8_t> swapped_;
+  std::vector<std::uint64_t> closed_{};
+  std::vector<std::uint64_t> peaks_{};
+};
+
+/// Ends of the backward passes, by block, from the start of a backward phase.
+constexpr std::vector<picoseconds> backward_ends(trace::trace const& t,
+                                                 step const& s,
+                                                 std::vector<activation::strategy> const& how) {
+  std::vector<picoseconds> out(s.blocks, picoseconds{});
+  for (span_cost const& g : s.spans) {
+    out[g.opens.index()] += g.zero;
+  }
+  picoseconds now{};
+  for (std::uint32_t b = s.blocks; b-- > 0;) {
+    trace::block_shape const& shape = t.shapes[t.blocks[b].index()];
+    bool const again = how[b] == activation::strategy::checkpoint;
+    now += out[b] + shape.backward + (again ? shape.forward : picoseconds{});
+    out[b] = now;
+  }
+  return out;
+}
+
+}  // namespace detail
+
+/// The facts of `strategies` (one per block). O(blocks x spans).
+constexpr assigned make_assigned(trace::trace const& t,
+                                 step const& s,
+                                 rates const& r,
+                                 std::vector<activation::strategy> strategies,
+                                 std::uint32_t gradient_slots,
+                                 std::uint32_t swap_ahead) {
+  assigned out{.strategies = std::move(strategies)};
+  for (std::uint32_t b = 0; b < s.blocks; ++b) {
+    std::uint64_t const saved = t.shapes[t.blocks[b].index()].saved.value;
+    if (out.strategies[b] == activation::strategy::swap && saved > 0) {
+      out.swap_out += download_time(r, saved);
+      out.swap_in += upload_time(r, saved);
+      out.swapped = checked_add(out.swapped, granules(saved));
+    }
+  }
+  out.backward = detail::backward_ends(t, s, out.strategies);
+  out.live = detail::live_walk(t, s, out.strategies, gradient_slots, swap_ahead).run();
+  out.most_live = *std::max_element(out.live.begin(), out.live.end());
+  return out;
+}
+
+}  // namespace protrain::inline v0::cost

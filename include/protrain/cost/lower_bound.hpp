@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Times that no schedule beats and bytes that no address assignment saves: what a search may
+// discard without compiling. Law (test/property/sim): a simulated time or a compiled extent is
+// never below its bound.
+
+#include "protrain/core/queue.hpp"
+#include "protrain/cost/assigned.hpp"
+#include "protrain/cost/placed.hpp"
+#include "protrain/cost/rates.hpp"
+#include "protrain/cost/step.hpp"
+#include "protrain/schedule/knobs.hpp"
+#include "protrain/schedule/program.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace protrain::inline v0::cost {
+
+namespace detail {
+
+using queue_sums = std::array<picoseconds, queue_count>;
+
+constexpr picoseconds busiest(queue_sums const& sums) {
+  return *std::max_element(sums.begin(), sums.end());
+}
+
+/// Marks what must have ended before instruction `at` starts.
+constexpr std::vector<std::uint8_t> ancestors(schedule::program const& p, std::uint32_t at) {
+  std::vector<std::uint8_t> marked(p.instructions.size(), 0);
+  std::array<bool, queue_count> queue{};  // everything earlier on this queue is an ancestor
+  marked[at] = 1;
+  for (std::uint32_t i = at + 1; i-- > 0;) {
+    bool& all = queue[static_cast<std::size_t>(p.instructions[i].queue)];
+    if (marked[i] != 0 || all) {
+      marked[i] = 1;
+      all = true;
+      for (std::uint32_t const d : p.dependencies_of(p.instructions[i])) {
+        marked[d] = 1;
+      }
+    }
+  }
+  return marked;
+}
+
+/// Marks what starts after instruction `at` has ended.
+constexpr std::vector<std::uint8_t> descendants(schedule::program const& p, std::uint32_t at) {
+  std::vector<std::uint8_t> marked(p.instructions.size(), 0);
+  std::array<bool, queue_count> queue{};
+  for (std::uint32_t i = at; i < p.instructions.size(); ++i) {
+    bool& all = queue[static_cast<std::size_t>(p.instructions[i].queue)];
+    bool after = i == at || all;
+    for (std::uint32_t const d : p.dependencies_of(p.instructions[i])) {
+      after = after || marked[d] != 0;
+    }
+    marked[i] = after ? 1 : 0;
+    all = all || after;
+  }
+  return marked;
+}
+
+}  // namespace detail
+
+/// For one program: the busiest queue, and the busiest queue before the norm plus the busiest one
+/// after it. O(instructions + dependencies).
+constexpr picoseconds lower_bound(schedule::program const& p,
+                                  std::span<picoseconds const> durations) {
+  PROTRAIN_EXPECT(durations.size() == p.instructions.size(), "one duration per instruction");
+  detail::queue_sums all{};
+  std::uint32_t norm = ~std::uint32_t{0};
+  for (std::uint32_t i = 0; i < p.instructions.size(); ++i) {
+    all[static_cast<std::size_t>(p.instructions[i].queue)] += durations[i];
+    norm = p.instructions[i].op == schedule::opcode::norm_finish ? i : norm;
+  }
+  if (norm >= p.instructions.size()) {
+    return detail::busiest(all);
+  }
+  auto const before = detail::ancestors(p, norm);
+  auto const after = detail::descendants(p, norm);
+  detail::queue_sums early{};
+  detail::queue_sums late{};
+  for (std::uint32_t i = 0; i < p.instructions.size(); ++i) {
+    auto const q = static_cast<std::size_t>(p.instructions[i].queue);
+    early[q] += i != norm && before[i] != 0 ? durations[i] : picoseconds{};
+    late[q] += i != norm && after[i] != 0 ? durations[i] : picoseconds{};
+  }
+  return std::max(detail::busiest(all),
+                  detail::busiest(early) + durations[norm] + detail::busiest(late));
+}
+
+namespace detail {
+
+/// The bound of a step before it is compiled, in the order in which it runs.
+struct step_bound {
+  step const& s;
+  placed const& p;
+  assigned const& a;
+  std::uint32_t buffers;
+
+  /// Regular uploads that each phase but the first repeats: at its start the buffers hold at most
+  /// `buffers` chunks, and the phase needs all of them.
+  constexpr picoseconds again() const {
+    std::size_t const n = std::min<std::size_t>(buffers, p.largest.size() - 1);
+    return p.uploads - p.largest[n];
+  }
+  /// What runs first on its queue is in front of `copies`, if there are any.
+  constexpr picoseconds behind_scalars(picoseconds copies) const {
+    bool const scalars = p.device_updates && !s.needs_norm && copies.value > 0;
+    return copies + (scalars ? s.scalars : picoseconds{});
+  }
+  /// End of the first forward pass.
+  constexpr picoseconds forward_end() const {
+    picoseconds const moved = p.uploads + p.uploads_oversize;
+    picoseconds const start = behind_scalars(s.batch + p.uploads_first);
+    picoseconds const fed = moved.value > 0 ? behind_scalars(s.batch + moved) : picoseconds{};
+    return std::max(start + s.forward, fed + s.forward_last);
+  }
+
+  struct ends {
+    picoseconds forward{};   ///< of the last micro-batch
+    picoseconds backward{};  ///< likewise
+  };
+  /// Phases follow each other, each as long as its compute or its uploads.
+  constexpr ends phases() const {
+    ends at{.forward = forward_end()};
+    for (std::uint32_t m = 0; m < s.micro_batches; ++m) {
+      if (m > 0) {
+        at.forward =
+            at.backward + std::max(p.device_every_end + s.forward, again() + s.forward_last);
+      }
+      picoseconds const work = m + 1 < s.micro_batches ? p.device_every : p.device_last;
+      at.backward = at.forward + std::max(a.backward.front() + work, again() + s.backward_first);
+    }
+    at.backward = std::max(at.backward, copies_up() + s.backward_first);
+    return at;
+  }
+  /// Every copy to the device before the last backward.
+  constexpr picoseconds copies_up() const {
+    return behind_scalars(s.batch * s.micro_batches + p.uploads +
+                          again() * (2 * s.micro_batches - 1) + p.uploads_oversize +
+                          p.uploads_oversize_again + a.swap_in * s.micro_batches);
+  }
+  constexpr picoseconds copies_down() const {
+    return (s.loss_read + a.swap_out + p.offloads) * s.micro_batches;
+  }
+
+  constexpr picoseconds total() const {
+    ends const at = phases();
+    picoseconds offloaded = copies_down();
+    picoseconds host = p.host_every * (s.micro_batches - 1) + p.host_last;
+    if (p.first_closed.valid()) {
+      picoseconds const first = at.forward + a.backward[p.first_closed.index()];
+      offloaded = std::max(offloaded, first + p.offloads);
+      offloaded = p.host_ends ? std::max(offloaded, at.backward + p.offloads_end) : offloaded;
+      host = std::max({host, first + p.first_offload + p.host_last, offloaded + p.host_end});
+    }
+    picoseconds const device = at.backward + p.device_last_end;
+    picoseconds norm = std::max(host, offloaded);
+    if (p.device_updates) {
+      picoseconds const summed = p.device_ends ? at.backward + p.device_norm_end : picoseconds{};
+      norm = std::max(norm, std::max(offloaded, summed) + s.norm_read);
+    }
+    picoseconds const ready = s.needs_norm ? norm + s.scalars : device;
+    picoseconds const updated = p.device_updates ? ready + p.device_updates_time : picoseconds{};
+    return std::max({device, norm + p.host_updates, updated});
+  }
+};
+
+}  // namespace detail
+
+/// For knobs that are not compiled yet, from their facts. O(micro-batches).
+constexpr picoseconds lower_bound(step const& s,
+                                  placed const& p,
+                                  assigned const& a,
+                                  std::uint32_t buffers) {
+  return detail::step_bound{s, p, a, buffers}.total();
+}
+
+/// Bytes of both spaces that a program needs at least.
+struct live_bytes {
+  std::uint64_t device = 0;
+  std::uint64_t host = 0;
+  bool operator==(live_bytes const&) const = default;
+};
+
+/// Live bytes in program order, without fragmentation. O(1), or O(blocks) where an oversize chunk
+/// moves.
+constexpr live_bytes least_memory(chunk::layout const& l,
+                                  step const& s,
+                                  placed const& p,
+                                  assigned const& a,
+                                  std::uint32_t buffers) {
+  std::uint64_t live = a.most_live;
+  if (!p.moving_oversize.empty()) {
+    std::vector<std::uint64_t> stages = a.live;
+    for (chunk_id const c : p.moving_oversize) {
+      std::vector<std::uint8_t> in(2 * s.blocks, 0);
+      for (block_id const b : l[c].blocks) {
+        in[b.index()] = 1;
+        in[2 * s.blocks - 1 - b.value] = 1;
+      }
+      for (std::size_t i = 0; i < stages.size(); ++i) {
+        stages[i] += in[i % in.size()] != 0 ? s.chunks[c.index()].value : 0;
+      }
+    }
+    live = *std::max_element(stages.begin(), stages.end());
+  }
+  return {.device = checked_add(checked_add(p.device_carried, live),
+                                checked_mul(p.buffer_bytes, buffers)),
+          .host = checked_add(p.host_carried, a.swapped)};
+}
+
+}  // namespace protrain::inline v0::cost

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What persistence alone decides: bytes that are carried in each space, and work that belongs to
+// the device's or the host's queues.
+
+#include "protrain/chunk/layout.hpp"
+#include "protrain/cost/step.hpp"
+#include "protrain/schedule/knobs.hpp"
+#include "protrain/schedule/program.hpp"
+#include "protrain/trace/trace.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace protrain::inline v0::cost {
+
+struct placed {
+  std::vector<std::uint8_t> persistent{};
+  std::uint32_t fewest_buffers = 0;
+  std::uint32_t most_buffers = 0;
+  std::uint64_t buffer_bytes = 0;    ///< one buffer
+  std::uint64_t device_carried = 0;  ///< without buffers
+  std::uint64_t host_carried = 0;
+  bool device_updates = false;  ///< some chunk is updated on the device
+  std::vector<chunk_id> moving_oversize{};
+
+  picoseconds uploads{};                 ///< of every regular chunk that moves, once
+  std::vector<picoseconds> largest{};    ///< sums of the n largest of these uploads
+  picoseconds uploads_oversize{};        ///< of every oversize chunk that moves, once
+  picoseconds uploads_oversize_again{};  ///< what the step repeats of them
+  picoseconds uploads_first{};           ///< what block 0 needs
+  picoseconds offloads{};                ///< of one micro-batch
+  picoseconds offloads_end{};            ///< of them, after the last backward
+  block_id first_closed{};               ///< first block whose end lets an offload start
+  picoseconds first_offload{};           ///< the shortest there
+  picoseconds host_every{};              ///< accumulation in one micro-batch
+  picoseconds host_last{};               ///< host work for the last micro-batch's gradients
+  picoseconds host_end{};                ///< of it, for the gradient that is complete last
+  picoseconds host_updates{};            ///< updates that wait for the norm
+  picoseconds device_every{};            ///< accumulation before the last backward ends
+  picoseconds device_every_end{};        ///< accumulation after it
+  picoseconds device_last{};             ///< the same two for the last micro-batch, with norms
+  picoseconds device_last_end{};
+  picoseconds device_norm_end{};  ///< of it, up to the last norm
+  bool host_ends = false;         ///< a moving chunk's gradient is complete with the last backward
+  bool device_ends = false;       ///< a persistent chunk's is
+  picoseconds device_updates_time{};  ///< updates that wait for the norm
+};
+
+namespace detail {
+
+/// Uploads of a dedicated slot in one step: one for each run of stages that need the chunk. It is
+/// uploaded a stage ahead, so that a single stage without it is no end of a run.
+constexpr std::uint32_t runs_of(chunk::chunk const& c, step const& s) {
+  std::vector<std::uint8_t> used(2 * s.blocks, 0);
+  for (block_id const b : c.blocks) {
+    used[b.index()] = 1;
+    used[2 * s.blocks - 1 - b.value] = 1;
+  }
+  std::uint32_t runs = 0;
+  std::size_t unused = 2;  // stages since the last use; enough at first
+  for (std::uint32_t m = 0; m < s.micro_batches; ++m) {
+    for (std::uint8_t const here : used) {
+      runs += here != 0 && unused > 1 ? 1U : 0U;
+      unused = here != 0 ? 0 : unused + 1;
+    }
+  }
+  return runs;
+}
+
+constexpr void add_cells(placed& out, trace::trace const& t) {
+  using schedule::norm_cell_bytes;
+  using schedule::scalars_bytes;
+  std::uint64_t const pair = granules(norm_cell_bytes) + granules(scalars_bytes);
+  out.device_carried += out.device_updates ? pair : 0;
+  out.host_carried += pair + granules(schedule::report_bytes) +
+                      (out.device_updates ? granules(norm_cell_bytes) : 0) +
+                      granules(checked_mul(t.batch.value, t.job.accumulate)) +
+                      granules(checked_mul(checked_mul(t.job.micro_batch, 4), t.job.accumulate));
+}
+
+constexpr void add_chunks(placed& out, chunk::layout const& l, step const& s) {
+  std::uint64_t largest = 0;
+  for (std::size_t c = 0; c < l.chunks.size(); ++c) {
+    chunk_cost const& cost = s.chunks[c];
+    if (out.persistent[c] != 0) {
+      out.device_carried = checked_add(out.device_carried, cost.value + cost.states);
+      out.device_updates = out.device_updates || cost.updated;
+      out.device_updates_time += s.waits ? cost.update_device : picoseconds{};
+      continue;
+    }
+    out.host_carried = checked_add(out.host_carried, cost.value + cost.states);
+    out.host_updates += s.waits ? cost.update_host : picoseconds{};
+    if (l.chunks[c].elements == 0) {
+      continue;
+    }
+    if (l.chunks[c].oversize) {
+      out.moving_oversize.push_back(make_id<chunk_id>(c));
+      out.uploads_oversize += cost.upload;
+      out.uploads_oversize_again += cost.upload * (runs_of(l.chunks[c], s) - 1);
+    } else {
+      largest = std::max(largest, cost.value);
+      out.uploads += cost.upload;
+      out.largest.push_back(cost.upload);
+    }
+  }
+  for (chunk_id const c : l.chunks_of.front()) {
+    bool const moves = out.persistent[c.index()] == 0;
+    out.uploads_first += moves ? s.chunks[c.index()].upload : picoseconds{};
+  }
+  out.buffer_bytes = largest;
+}
+
+/// Turns the list of uploads into sums of its n largest, n from 0.
+constexpr void sum_largest(std::vector<picoseconds>& uploads) {
+  std::sort(uploads.begin(), uploads.end(), std::greater<>());
+  picoseconds sum{};
+  for (picoseconds& u : uploads) {
+    picoseconds const mine = u;
+    u = sum;
+    sum += mine;
+  }
+  uploads.push_back(sum);
+}
+
+constexpr void add_host_span(placed& out, span_cost const& g, chunk_cost const& c, bool waits) {
+  picoseconds const finish = c.norm_host + (waits ? picoseconds{} : c.update_host);
+  picoseconds const work = g.accumulate_host + (g.last ? finish : picoseconds{});
+  out.offloads += g.offload;
+  out.host_every += g.accumulate_host;
+  out.host_last += work;
+  if (!out.first_closed.valid() || g.closes > out.first_closed) {
+    out.first_closed = g.closes;
+    out.first_offload = g.offload;
+  } else if (g.closes == out.first_closed) {
+    out.first_offload = std::min(out.first_offload, g.offload);
+  }
+  if (g.closes.value == 0) {
+    // Offloads at the end run one after the other, in order of their chunks.
+    out.offloads_end += g.offload;
+    out.host_end = work;
+    out.host_ends = true;
+  }
+}
+
+constexpr void add_device_span(placed& out, span_cost const& g, chunk_cost const& c, bool waits) {
+  picoseconds const finish = c.norm_device + (waits ? picoseconds{} : c.update_device);
+  picoseconds const work = g.accumulate_device + (g.last ? finish : picoseconds{});
+  bool const end = g.closes.value == 0;
+  if (end && g.last) {
+    out.device_norm_end = out.device_last_end + g.accumulate_device + c.norm_device;
+    out.device_ends = true;
+  }
+  (end ? out.device_every_end : out.device_every) += g.accumulate_device;
+  (end ? out.device_last_end : out.device_last) += work;
+}
+
+}  // namespace detail
+
+/// The facts of `persistent` (one flag per chunk). O(chunks x blocks).
+constexpr placed make_placed(trace::trace const& t,
+                             chunk::layout const& l,
+                             step const& s,
+                             std::vector<std::uint8_t> persistent) {
+  placed out{.persistent = std::move(persistent)};
+  out.fewest_buffers = schedule::fewest_buffers(l, out.persistent);
+  out.most_buffers = schedule::most_buffers(l, out.persistent);
+  detail::add_chunks(out, l, s);
+  detail::sum_largest(out.largest);
+  detail::add_cells(out, t);
+  for (span_cost const& g : s.spans) {
+    chunk_cost const& c = s.chunks[g.chunk.index()];
+    if (out.persistent[g.chunk.index()] != 0) {
+      detail::add_device_span(out, g, c, s.waits);
+    } else {
+      detail::add_host_span(out, g, c, s.waits);
+    }
+  }
+  return out;
+}
+
+}  // namespace protrain::inline v0::cost

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What a machine gives a program under a bandwidth policy, and what each piece of work costs at
+// these rates. Simulation and bounds share these formulas, so that they can't disagree.
+
+#include "protrain/core/units.hpp"
+#include "protrain/hw/machine.hpp"
+#include "protrain/link/bandwidth.hpp"
+#include "protrain/model/job.hpp"
+
+#include <cstdint>
+
+namespace protrain::inline v0::cost {
+
+/// Rates of a policy whose channels don't depend on load, evaluated once.
+struct rates {
+  bandwidth host_to_device{};
+  bandwidth device_to_host{};
+  bandwidth collective{};
+  bandwidth device_memory{};
+  bandwidth host_memory{};
+  picoseconds latency{};  ///< of each copy and collective
+  bool operator==(rates const&) const = default;
+};
+
+template <link::bandwidth_policy B>
+constexpr rates rates_of(hw::machine const& m, B const& policy) {
+  return {.host_to_device = policy.rate(m, link::channel::host_to_device),
+          .device_to_host = policy.rate(m, link::channel::device_to_host),
+          .collective = policy.rate(m, link::channel::collective),
+          .device_memory = policy.rate(m, link::channel::device_memory),
+          .host_memory = policy.rate(m, link::channel::host_memory),
+          .latency = m.copy_latency};
+}
+
+/// A copy; even one of nothing is issued and pays the latency.
+constexpr picoseconds upload_time(rates const& r, std::uint64_t bytes) {
+  return time_of(bytes, r.host_to_device) + r.latency;
+}
+constexpr picoseconds download_time(rates const& r, std::uint64_t bytes) {
+  return time_of(bytes, r.device_to_host) + r.latency;
+}
+
+/// An all-gather or reduction of `bytes` over all ranks; nothing to do for one rank.
+constexpr picoseconds collective_time(rates const& r, model::job const& j, std::uint64_t bytes) {
+  return j.world == 1 ? picoseconds{} : time_of(bytes, r.collective) + r.latency;
+}
+
+/// Memory-bound work that reads and writes `bytes` in all.
+constexpr picoseconds device_time(rates const& r, std::uint64_t bytes) {
+  return time_of(bytes, r.device_memory);
+}
+constexpr picoseconds host_time(rates const& r, std::uint64_t bytes) {
+  return time_of(bytes, r.host_memory);
+}
+
+}  // namespace protrain::inline v0::cost

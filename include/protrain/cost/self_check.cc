@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Written by tools/self_checks: every header of this folder, twice.
+// clang-format off
+#include <protrain/cost/assigned.hpp>
+#include <protrain/cost/lower_bound.hpp>
+#include <protrain/cost/placed.hpp>
+#include <protrain/cost/rates.hpp>
+#include <protrain/cost/step.hpp>
+#include <protrain/cost/assigned.hpp>
+#include <protrain/cost/lower_bound.hpp>
+#include <protrain/cost/placed.hpp>
+#include <protrain/cost/rates.hpp>
+#include <protrain/cost/step.hpp>

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// What a step must do whatever the plan: the sizes and times that lower bounds are made of.
+
+#include "protrain/chunk/layout.hpp"
+#include "protrain/core/result.hpp"
+#include "protrain/cost/rates.hpp"
+#include "protrain/schedule/detail/spans.hpp"
+#include "protrain/schedule/program.hpp"
+#include "protrain/trace/trace.hpp"
+#include "protrain/update/state_format.hpp"
+#include "protrain/update/timing.hpp"
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace protrain::inline v0::cost {
+
+/// One contribution to a chunk's gradient in each micro-batch, and what it entails at each site.
+struct span_cost {
+  chunk_id chunk;
+  block_id opens;                ///< its slot is zeroed before this block's backward
+  block_id closes;               ///< complete after this block's backward
+  bool last = false;             ///< norm and update of the chunk follow in the last micro-batch
+  std::uint64_t slot_bytes = 0;  ///< granules
+  picoseconds zero{};
+  picoseconds offload{};
+  picoseconds accumulate_device{};
+  picoseconds accumulate_host{};
+};
+
+/// One chunk: bytes where it lives, and its share of each queue.
+struct chunk_cost {
+  bool updated = false;      ///< some trainable tensor of it has elements
+  std::uint64_t value = 0;   ///< granules of its values
+  std::uint64_t states = 0;  ///< granules of optimizer state and gradient store
+  picoseconds upload{};      ///< once
+  picoseconds norm_device{};
+  picoseconds norm_host{};
+  picoseconds update_device{};
+  picoseconds update_host{};
+};
+
+/// The facts of a job, a layout and a machine that bounds of all plans share.
+struct step {
+  std::uint32_t blocks = 0;
+  std::uint32_t micro_batches = 1;
+  bool waits = false;       ///< updates come after the norm in program order
+  bool needs_norm = false;  ///< and depend on it
+  picoseconds forward{};    ///< of one micro-batch
+  picoseconds forward_last{};
+  picoseconds backward_first{};  ///< of block 0, which runs last
+  picoseconds batch{};           ///< load of one micro-batch
+  picoseconds loss_read{};
+  picoseconds norm_read{};
+  picoseconds scalars{};
+  std::vector<span_cost> spans{};
+  std::vector<chunk_cost> chunks{};
+};
+
+namespace detail {
+
+constexpr std::vector<std::uint32_t> spans_per_chunk(
+    std::vector<schedule::gradient_span> const& spans, std::size_t chunks) {
+  std::vector<std::uint32_t> count(chunks, 0);
+  for (schedule::gradient_span const& s : spans) {
+    ++count[s.chunk.index()];
+  }
+  return count;
+}
+
+/// Bytes per element of the chunk's gradient over all contributions; 0 when the slot itself is
+/// read.
+constexpr std::uint64_t store_bytes(update::state_bytes const& b,
+                                    std::uint64_t contributions,
+                                    bool waits) {
+  if (contributions > 1) {
+    return 4;
+  }
+  return waits ? b.gradient : 0;
+}
+
+constexpr chunk_cost cost_of(chunk::chunk const& c,
+                             std::uint64_t contributions,
+                             update::state_bytes const& b,
+                             bool waits,
+                             rates const& r) {
+  std::uint64_t const n = c.elements;
+  chunk_cost out{.updated = contributions > 0, .value = granules(checked_mul(n, b.value))};
+  if (n > 0) {
+    out.upload = upload_time(r, checked_mul(n, b.value));
+  }
+  if (!out.updated) {
+    return out;
+  }
+  std::uint64_t const store = store_bytes(b, contributions, waits);
+  std::uint64_t const final = store > 0 ? store : b.gradient;
+  std::uint64_t const moved = checked_mul(n, 2 * (b.value + b.state) + final);
+  out.states = granules(checked_mul(n, b.state)) + granules(checked_mul(n, store));
+  out.norm_device = device_time(r, checked_mul(n, final));
+  out.norm_host = host_time(r, checked_mul(n, final));
+  out.update_device = device_time(r, moved);
+  out.update_host = host_time(r, moved);
+  return out;
+}
+
+constexpr span_cost cost_of(schedule::gradient_span const& s,
+                            chunk::chunk const& c,
+                            std::uint64_t contributions,
+                            bool last,
+                            update::state_bytes const& b,
+                            bool waits,
+                            rates const& r) {
+  std::uint64_t const slot = checked_mul(c.elements, b.gradient);
+  std::uint64_t const store = store_bytes(b, contributions, waits);
+  std::uint64_t const moved = checked_mul(c.elements, b.gradient + 2 * store);
+  span_cost out{.chunk = s.chunk,
+                .opens = s.blocks.front(),
+                .closes = s.blocks.back(),
+                .last = last,
+                .slot_bytes = granules(slot),
+                .zero = device_time(r, slot),
+                .offload = download_time(r, slot)};
+  out.accumulate_device = store > 0 ? device_time(r, moved) : picoseconds{};
+  out.accumulate_host = contributions > 1 ? host_time(r, moved) : picoseconds{};
+  return out;
+}
+
+}  // namespace detail
+
+/// The step of a job whose dtype and state format go together. O(parameters + blocks).
+constexpr result<step> make_step(trace::trace const& t,
+                                 chunk::layout const& l,
+                                 update::timing time,
+                                 rates const& r) {
+  auto const bytes = update::bytes_of(t.job);
+  if (!bytes) {
+    return bytes.failure();
+  }
+  PROTRAIN_EXPECT(!t.blocks.empty(), "a job without blocks");
+  step out{.blocks = static_cast<std::uint32_t>(t.blocks.size()),
+           .micro_batches = static_cast<std::uint32_t>(t.job.accumulate),
+           .waits = time == update::timing::after_backward,
+           .needs_norm = model::needs_norm(t.job)};
+  for (shape_id const s : t.blocks) {
+    out.forward += t.shapes[s.index()].forward;
+  }
+  out.forward_last = t.shapes[t.blocks.back().index()].forward;
+  out.backward_first = t.shapes[t.blocks.front().index()].backward;
+  out.batch = t.batch.value > 0 ? upload_time(r, t.batch.value) : picoseconds{};
+  out.loss_read = download_time(r, checked_mul(t.job.micro_batch, 4));
+  out.norm_read = download_time(r, schedule::norm_cell_bytes);
+  out.scalars = upload_time(r, schedule::scalars_bytes);
+  auto const spans = schedule::detail::make_spans(t, l);
+  auto const count = detail::spans_per_chunk(spans, l.chunks.size());
+  for (std::size_t c = 0; c < l.chunks.size(); ++c) {
+    std::uint64_t const contributions = checked_mul(count[c], t.job.accumulate);
+    out.chunks.push_back(detail::cost_of(l.chunks[c], contributions, *bytes, out.waits, r));
+  }
+  for (schedule::gradient_span const& s : spans) {
+    std::uint32_t const of_chunk = count[s.chunk.index()];
+    std::uint64_t const contributions = checked_mul(of_chunk, t.job.accumulate);
+    bool const last = s.ordinal + 1 == of_chunk;
+    out.spans.push_back(detail::cost_of(s, l[s.chunk], contributions, last, *bytes, out.waits, r));
+  }
+  return out;
+}
+
+}  // namespace protrain::inline v0::cost

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Compiles and simulates candidates, each at most once, and remembers what their memory says about
+// others.
+
+#include "protrain/core/math.hpp"
+#include "protrain/core/queue.hpp"
+#include "protrain/core/result.hpp"
+#include "protrain/core/units.hpp"
+#include "protrain/cost/lower_bound.hpp"
+#include "protrain/hw/machine.hpp"
+#include "protrain/plan/budget.hpp"
+#include "protrain/plan/plan.hpp"
+#include "protrain/plan/space.hpp"
+#include "protrain/schedule/compile.hpp"
+#include "protrain/schedule/memory.hpp"
+#include "protrain/schedule/program.hpp"
+#include "protrain/schedule/verify.hpp"
+#include "protrain/sim/durations.hpp"
+#include "protrain/sim/simulate.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace protrain::inline v0::plan::detail {
+
+/// One point of the space with its bounds.
+struct candidate {
+  std::uint32_t placement = 0;   ///< position in space_of::placements
+  std::uint32_t assignment = 0;  ///< position in space_of::assignments
+  std::uint32_t buffers = 0;
+  picoseconds bound{};
+  cost::live_bytes least{};
+};
+
+/// A compiled candidate.
+struct scored {
+  candidate what{};
+  picoseconds time{};
+  std::uint64_t device = 0;  ///< extents
+  std::uint64_t host = 0;
+};
+
+/// Largest end of an allocation in `where`.
+constexpr std::uint64_t extent_of(schedule::program const& p, space where) {
+  std::uint64_t most = 0;
+  for (schedule::allocation const& a : p.allocations) {
+    most = a.where == where ? std::max(most, a.offset + granules(a.bytes)) : most;
+  }
+  return most;
+}
+
+template <class Policies>
+class evaluator {
+ public:
+  constexpr evaluator(space_of<Policies> const& all, hw::machine const& m)
+      : space_(all), machine_(m) {
+    for (cost::placed const& p : all.placements) {
+      oversize_.push_back(pattern(p));
+    }
+  }
+
+  constexpr std::vector<scored> const& results() const { return results_; }
+
+  /// Position of the candidate in `results`.
+  constexpr std::size_t evaluate(candidate const& c) {
+    for (std::size_t i = first_of(c); i < by_assignment_[c.assignment].size(); ++i) {
+      scored const& s = results_[by_assignment_[c.assignment][i]];
+      if (s.what.placement == c.placement && s.what.buffers == c.buffers) {
+        return by_assignment_[c.assignment][i];
+      }
+    }
+    auto const program = compile(c);
+    PROTRAIN_EXPECT(program.has_value(), "every candidate of a search compiles");
+    scored out{.what = c,
+               .time = sim::finish_of(*program, durations(*program)),
+               .device = extent_of(*program, space::device),
+               .host = extent_of(*program, space::host)};
+    remember(out);
+    by_assignment_[c.assignment].push_back(results_.size());
+    results_.push_back(out);
+    return results_.size() - 1;
+  }
+
+  /// The bound on a candidate's memory, sharpened by what has been compiled. What is carried is
+  /// taken before everything else, so that the rest of the device's arena depends on assignment
+  /// and moving oversize chunks only, and the host's on assignment and persistence.
+  constexpr cost::live_bytes least_memory(std::size_t placement,
+                                          std::size_t assignment,
+                                          std::uint32_t buffers) const {
+    cost::placed const& p = space_.placements[placement];
+    cost::live_bytes out =
+        cost::least_memory(space_.layout, space_.step, p, space_.assignments[assignment], buffers);
+    if (assignment < above_.size()) {
+      for (known const& k : above_[assignment]) {
+        if (k.oversize == oversize_[placement]) {
+          out.device = std::max(out.device, carried(p, buffers) + k.device);
+        }
+        if (k.placement == placement) {
+          out.host = std::max(out.host, k.host);
+        }
+      }
+    }
+    return out;
+  }
+
+  /// Everything there is to say about a candidate; a failure when its program is refused.
+  constexpr result<prediction> predict(candidate const& c, allowance const& allowed) const {
+    auto const program = compile(c);
+    if (!program) {
+      return program.failure();
+    }
+    schedule::verdict const verdict =
+        schedule::verify(*program, space_.facts, space_.layout, allowed.device, allowed.host);
+    if (!verdict) {
+      return error{errc::hazard, verdict.what, verdict.instruction};
+    }
+    sim::timeline const line = sim::simulate(*program, durations(*program));
+    prediction out{.iteration = sim::iteration_time(line),
+                   .bound = c.bound,
+                   .phases = line.phases,
+                   .bound_by = sim::bound_by(line),
+                   .busy = line.busy,
+                   .exposed = line.exposed,
+                   .device = schedule::memory_of(*program, space::device),
+                   .host = schedule::memory_of(*program, space::host)};
+    for (std::size_t i = 0; i < sim::phase_count; ++i) {
+      out.phase_bound_by[i] = sim::bound_by(line, static_cast<sim::phase>(i));
+    }
+    return out;
+  }
+
+ private:
+  struct known {
+    std::uint32_t oversize = 0;
+    std::uint32_t placement = 0;
+    std::uint64_t device = 0;  ///< above what is carried
+    std::uint64_t host = 0;    ///< in all
+  };
+
+  constexpr result<schedule::program> compile(candidate const& c) const {
+    return schedule::compile(space_.facts,
+                             space_.layout,
+                             space_.knobs_of(c.placement, c.assignment, c.buffers),
+                             space_.rules.eviction);
+  }
+  constexpr std::vector<picoseconds> durations(schedule::program const& p) const {
+    return sim::durations_of(p, space_.facts, machine_, space_.rules.bandwidth);
+  }
+
+  static constexpr std::uint64_t carried(cost::placed const& p, std::uint32_t buffers) {
+    return checked_add(p.device_carried, checked_mul(p.buffer_bytes, buffers));
+  }
+
+  constexpr std::size_t first_of(candidate const& c) {
+    while (by_assignment_.size() <= c.assignment) {
+      by_assignment_.push_back({});
+      above_.push_back({});
+    }
+    return 0;
+  }
+
+  constexpr void remember(scored const& s) {
+    std::uint64_t const base = carried(space_.placements[s.what.placement], s.what.buffers);
+    known const mine{.oversize = oversize_[s.what.placement],
+                     .placement = s.what.placement,
+                     .device = s.device > base ? s.device - base : 0,
+                     .host = s.host};
+    above_[s.what.assignment].push_back(mine);
+  }
+
+  /// Number of the set of moving oversize chunks.
+  constexpr std::uint32_t pattern(cost::placed const& p) {
+    for (std::size_t i = 0; i < patterns_.size(); ++i) {
+      if (patterns_[i] == p.moving_oversize) {
+        return static_cast<std::uint32_t>(i);
+      }
+    }
+    patterns_.push_back(p.moving_oversize);
+    return static_cast<std::uint32_t>(patterns_.size() - 1);
+  }
+
+  space_of<Policies> const& space_;
+  hw::machine const& machine_;
+  std::vector<std::vector<chunk_id>> patterns_{};
+  std::vector<std::uint32_t> oversize_{};  ///< by placement
+  std::vector<scored> results_{};
+  std::vector<std::vector<std::size_t>> by_assignment_{};
+  std::vector<std::vector<known>> above_{};  ///< by assignment
+};
+
+}  // namespace protrain::inline v0::plan::detail

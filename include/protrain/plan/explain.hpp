@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Why this plan: what bounds its phases, what else was possible, and what more memory would buy.
+
+#include "protrain/core/text.hpp"
+#include "protrain/core/units.hpp"
+#include "protrain/hw/machine.hpp"
+#include "protrain/plan/budget.hpp"
+#include "protrain/plan/parse.hpp"
+#include "protrain/plan/plan.hpp"
+#include "protrain/plan/policies.hpp"
+#include "protrain/plan/search.hpp"
+#include "protrain/sim/simulate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace protrain::inline v0::plan {
+
+/// What one step more of GPU memory buys.
+struct sensitivity {
+  bytes more{};             ///< 1 GiB, or a quarter of a budget below 4 GiB
+  numbers at{};             ///< the plan for it
+  picoseconds iteration{};  ///< its predicted time
+  picoseconds saved{};      ///< against the plan at hand
+  bool operator==(sensitivity const&) const = default;
+};
+
+struct explanation {
+  sensitivity gpu{};
+  text why{};  ///< lines for people
+  bool operator==(explanation const&) const = default;
+};
+
+/// Appends a time for people: three decimals in s, ms, us or ns.
+constexpr void append_time(text& out, picoseconds t) {
+  struct unit {
+    std::uint64_t ps;
+    std::string_view name;
+  };
+  constexpr std::array<unit, 4> units{
+      {{1'000'000'000'000, " s"}, {1'000'000'000, " ms"}, {1'000'000, " us"}, {1'000, " ns"}}};
+  std::size_t i = 0;
+  while (i + 1 < units.size() && t.value < units[i].ps) {
+    ++i;
+  }
+  std::uint64_t const thousandths = t.value / (units[i].ps / 1000);
+  out += thousandths / 1000;
+  out += ".";
+  for (std::uint64_t digit = 100; digit > 0; digit /= 10) {
+    out += thousandths / digit % 10;
+  }
+  out += units[i].name;
+}
+
+namespace detail {
+
+constexpr text reasons(plan const& p) {
+  text out = "a step takes ";
+  append_time(out, p.predicted.iteration);
+  out += ", mostly bound by ";
+  out += name_of(p.predicted.bound_by);
+  for (std::size_t i = 0; i < sim::phase_count; ++i) {
+    out += "\n  ";
+    out += sim::name_of(static_cast<sim::phase>(i));
+    out += " ";
+    append_time(out, p.predicted.phases[i]);
+    if (p.predicted.phases[i].value > 0) {
+      out += " bound by ";
+      out += name_of(p.predicted.phase_bound_by[i]);
+    }
+  }
+  out += p.search.proven ? std::string_view("\nno plan of the searched space is faster")
+                         : std::string_view("\nthe search met its limit: at best ");
+  if (!p.search.proven) {
+    append_time(out, p.search.bound);
+    out += " is possible";
+  }
+  for (alternative const& a : p.runner_up) {
+    out += "\n  instead ";
+    out += a.name.empty() ? print(a.at).view() : a.name.view();
+    out += ": ";
+    append_time(out, a.iteration);
+  }
+  return out;
+}
+
+constexpr void add_sensitivity(explanation& out) {
+  out.why += "\n";
+  append_size(out.why, out.gpu.more.value);
+  out.why += " more of GPU memory ";
+  if (out.gpu.saved.value == 0) {
+    out.why += "saves nothing";
+    return;
+  }
+  out.why += "saves ";
+  append_time(out.why, out.gpu.saved);
+  out.why += " a step";
+}
+
+}  // namespace detail
+
+/// Explains `p`, which `rules` made for `m`, `b` and `wanted`. Searches once more, with more GPU
+/// memory.
+template <class Policies = policies<>>
+constexpr explanation explain(plan const& p,
+                              hw::machine const& m,
+                              budget const& b,
+                              Policies const& rules = {},
+                              request const& wanted = {},
+                              limits const& most = {}) {
+  constexpr std::uint64_t gib = 1ULL << 30U;
+  explanation out{.gpu = {.more = {std::min(gib, b.gpu.value / 4)}}};
+  budget larger = b;
+  larger.gpu += out.gpu.more;
+  auto const next = make(p.trace, m, larger, rules, wanted, most);
+  out.gpu.iteration = p.predicted.iteration;
+  out.gpu.at = p.at;
+  if (next && next->predicted.iteration < p.predicted.iteration) {
+    out.gpu.iteration = next->predicted.iteration;
+    out.gpu.at = next->at;
+    out.gpu.saved = p.predicted.iteration - next->predicted.iteration;
+  }
+  out.why = detail::reasons(p);
+  detail::add_sensitivity(out);
+  return out;
+}
+
+}  // namespace protrain::inline v0::plan

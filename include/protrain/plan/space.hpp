@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The plans that a search chooses from: every combination of persistence, buffers, swapping and
+// checkpointing that a request leaves open, with what the bounds need of each.
+
+#include "protrain/activation/assignment.hpp"
+#include "protrain/chunk/layout.hpp"
+#include "protrain/core/result.hpp"
+#include "protrain/core/text.hpp"
+#include "protrain/cost/assigned.hpp"
+#include "protrain/cost/lower_bound.hpp"
+#include "protrain/cost/placed.hpp"
+#include "protrain/cost/rates.hpp"
+#include "protrain/cost/step.hpp"
+#include "protrain/hw/machine.hpp"
+#include "protrain/plan/parse.hpp"
+#include "protrain/plan/plan.hpp"
+#include "protrain/plan/policies.hpp"
+#include "protrain/schedule/knobs.hpp"
+#include "protrain/trace/trace.hpp"
+#include "protrain/update/state_format.hpp"
+#include "protrain/update/timing.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace protrain::inline v0::plan {
+
+/// A range of one knob.
+struct axis {
+  std::uint32_t low = 0;
+  std::uint32_t high = 0;
+  bool operator==(axis const&) const = default;
+};
+
+namespace detail {
+
+/// `wanted` within [low, high].
+constexpr std::uint32_t clamp(std::uint64_t wanted, std::uint32_t low, std::uint32_t high) {
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, low, std::max(low, high)));
+}
+
+/// The paper's interval: blocks that run while one is swapped out, of the shape most blocks have.
+constexpr std::uint32_t swap_interval(trace::trace const& t,
+                                      cost::rates const& r,
+                                      std::uint32_t most) {
+  std::vector<std::uint32_t> count(t.shapes.size(), 0);
+  for (shape_id const s : t.blocks) {
+    count[s.index()] += t.shapes[s.index()].pinned == trace::pin::free ? 1U : 0U;
+  }
+  std::size_t best = 0;
+  for (std::size_t s = 1; s < count.size(); ++s) {
+    best = count[s] > count[best] ? s : best;
+  }
+  trace::block_shape const& body = t.shapes[best];
+  std::uint64_t const out = cost::download_time(r, body.saved.value).value;
+  if (body.forward.value == 0) {
+    return most;
+  }
+  return clamp(ceil_div(out, body.forward.value), 1, most);
+}
+
+/// A swapped block comes back early enough: its copy takes `interval` forward passes, and a
+/// backward pass takes about two.
+constexpr std::uint32_t swap_ahead(std::uint32_t interval) noexcept {
+  return std::max<std::uint32_t>(1, interval / 2 + interval % 2);
+}
+
+constexpr void note(std::vector<text>& changed,
+                    std::string_view key,
+                    std::optional<std::uint64_t> const& from,
+                    std::uint64_t to) {
+  if (!from || *from == to) {
+    return;
+  }
+  text line(key);
+  line += " ";
+  line += *from;
+  line += " -> ";
+  line += to;
+  changed.push_back(std::move(line));
+}
+
+/// What clamping changed, as "persist 999 -> 12"; nothing for a fixed policy's name.
+constexpr std::vector<text> changes(request const& r, numbers const& n) {
+  std::vector<text> out{};
+  if (r.named) {
+    return out;
+  }
+  if (!r.listed) {
+    note(out, "persist", r.persist, n.persist);
+  }
+  note(out, "buffer", r.buffer, n.buffer);
+  note(out, "swap", r.swap, n.swap);
+  note(out, "checkpoint", r.checkpoint, n.checkpoint);
+  note(out, "interval", r.interval, n.interval);
+  note(out, "chunk", r.chunk, n.chunk);
+  note(out, "slots", r.gradient_slots, n.gradient_slots);
+  return out;
+}
+
+}  // namespace detail
+
+/// The open knobs of one job under one bundle. Filled once, then only read, apart from
+/// assignments that are looked up on demand.
+template <class Policies>
+class space_of {
+ public:
+  trace::trace const& facts;
+  Policies const& rules;
+  cost::rates rates{};
+  chunk::layout layout{};
+  cost::step step{};
+  numbers common{};  ///< interval, chunk, slots, time: the same for all
+  std::vector<trace::pin> pins{};
+  std::vector<cost::placed> placements{};     ///< by persist - persist_axis.low
+  std::vector<cost::assigned> assignments{};  ///< in order of first use
+  std::vector<activation::counts> counts{};   ///< of each assignment
+  axis persist_axis{};
+  axis swap_axis{};
+  request wanted{};
+
+  constexpr space_of(trace::trace const& t, hw::machine const& m, Policies const& p)
+      : facts(t), rules(p), rates(cost::rates_of(m, p.bandwidth)), pins(activation::pins_of(t)) {}
+
+  /// Fixes what `r` fixes, clamped to what the job has.
+  constexpr error open(request const& r) {
+    if (error const wrong = check(r); wrong.code != errc::none) {
+      return wrong;
+    }
+    wanted = r;
+    auto const bytes = update::bytes_of(facts.job);
+    choose_layout(bytes->value);
+    common.time = r.time ? *r.time : rules.timing.choose(facts.job);
+    auto const made = cost::make_step(facts, layout, common.time, rates);
+    if (!made) {
+      return made.failure();
+    }
+    step = *made;
+    choose_axes();
+    return choose_placements();
+  }
+
+  constexpr std::uint32_t free_blocks() const { return activation::free_blocks(pins); }
+
+  /// Free blocks that the assignment policy may leave to checkpointing beside `swap` swapped ones.
+  constexpr axis checkpoint_axis(std::uint32_t swap) const {
+    std::uint32_t const most = free_blocks() - std::min(free_blocks(), swap);
+    if (wanted.checkpoint) {
+      std::uint32_t const n = detail::clamp(*wanted.checkpoint, 0, most);
+      return {n, n};
+    }
+    return {0, most};
+  }
+  constexpr axis buffer_axis(cost::placed const& p) const {
+    std::uint32_t const most = std::max(p.fewest_buffers, p.most_buffers);
+    if (wanted.buffer) {
+      std::uint32_t const n = detail::clamp(*wanted.buffer, p.fewest_buffers, most);
+      return {n, n};
+    }
+    return {p.fewest_buffers, most};
+  }
+
+  /// Position in `assignments` of what the policy makes of the counts. Different counts with one
+  /// result share a position.
+  constexpr std::size_t assignment(std::uint32_t swap, std::uint32_t checkpoint) {
+    activation::counts const c{.swap = swap, .checkpoint = checkpoint, .interval = common.interval};
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      if (counts[i] == c) {
+        return i;
+      }
+    }
+    std::vector<activation::strategy> made = rules.assignment.assign(pins, c);
+    PROTRAIN_EXPECT(made.size() == pins.size(), "assignment law: one strategy per block");
+    activation::counts const real = counted(made);
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      if (counts[i] == real && assignments[i].strategies == made) {
+        return i;
+      }
+    }
+    assignments.push_back(
+        cost::make_assigned(facts, step, rates, std::move(made), common.gradient_slots, ahead()));
+    counts.push_back(real);
+    return assignments.size() - 1;
+  }
+
+  constexpr schedule::knobs knobs_of(std::size_t placement,
+                                     std::size_t assignment,
+                                     std::uint32_t buffers) const {
+    schedule::knobs out{.persistent = placements[placement].persistent,
+                        .strategies = assignments[assignment].strategies,
+                        .buffers = buffers,
+                        .swap_ahead = ahead(),
+                        .gradient_slots = common.gradient_slots,
+                        .time = common.time};
+    for (std::uint8_t const stays : out.persistent) {
+      out.sites.push_back(rules.site.choose(stays != 0));
+    }
+    return out;
+  }
+
+  constexpr numbers numbers_of(std::size_t placement,
+                               std::size_t assignment,
+                               std::uint32_t buffers) const {
+    numbers out = common;
+    out.persist = persist_axis.low + static_cast<std::uint32_t>(placement);
+    out.buffer = buffers;
+    out.swap = counts[assignment].swap;
+    out.checkpoint = counts[assignment].checkpoint;
+    list_persistent(out, placements[placement].persistent);
+    return out;
+  }
+
+ private:
+  constexpr error check(request const& r) const {
+    if (facts.job.world != 1) {
+      return {errc::not_allowed, "this version plans for one rank", facts.job.world};
+    }
+    if (facts.blocks.empty() || facts.job.accumulate == 0 || facts.job.micro_batch == 0) {
+      return {errc::invalid_argument, "a job needs a block, a micro-batch and a sample", 0};
+    }
+    if (auto const bytes = update::bytes_of(facts.job); !bytes) {
+      return bytes.failure();
+    }
+    if (!fits_format<decltype(rules.format)>(facts.job)) {
+      return {errc::not_allowed, "the bundle names another state format than the job's", 0};
+    }
+    if (r.time && !update::allowed(*r.time, facts.job)) {
+      return {errc::not_allowed, time_needs_norm, 0};
+    }
+    return {};
+  }
+
+  constexpr void choose_layout(std::uint64_t value_bytes) {
+    if (wanted.chunk) {
+      std::uint64_t all = element_granule;
+      for (model::parameter const& p : facts.parameters) {
+        all = checked_add(all, round_up(elements(p), element_granule));
+      }
+      std::uint64_t const capacity = std::clamp<std::uint64_t>(*wanted.chunk / value_bytes, 1, all);
+      layout = chunk::make_layout(facts, capacity);
+    } else {
+      layout = chunk::make_layout(facts, rules.sizing.capacities(facts).front());
+    }
+    common.chunk = checked_mul(layout.capacity, value_bytes);
+  }
+
+  constexpr void choose_axes() {
+    std::uint32_t const blocks = std::max<std::uint32_t>(1, free_blocks());
+    common.interval = wanted.interval ? detail::clamp(*wanted.interval, 1, blocks)
+                                      : detail::swap_interval(facts, rates, blocks);
+    std::uint64_t const slots =
+        std::max<std::uint64_t>(2, checked_mul(step.spans.size(), facts.job.accumulate));
+    std::uint32_t const most_slots =
+        detail::clamp(slots, 2, std::numeric_limits<std::uint32_t>::max());
+    common.gradient_slots = detail::clamp(wanted.gradient_slots.value_or(2), 2, most_slots);
+    std::uint32_t const most_swap =
+        static_cast<std::uint32_t>(ceil_div(free_blocks(), common.interval));
+    swap_axis = {0, most_swap};
+    if (wanted.swap) {
+      std::uint32_t const n = detail::clamp(*wanted.swap, 0, most_swap);
+      swap_axis = {n, n};
+    }
+    auto const chunks = static_cast<std::uint32_t>(layout.chunks.size());
+    persist_axis = {0, chunks};
+    if (wanted.persist) {
+      std::uint32_t const n = detail::clamp(*wanted.persist, 0, chunks);
+      persist_axis = {n, n};
+    }
+  }
+
+  constexpr error choose_placements() {
+    if (wanted.listed) {
+      std::vector<std::uint8_t> flags(layout.chunks.size(), 0);
+      for (std::uint32_t const c : wanted.persist_set) {
+        if (c >= flags.size()) {
+          return {errc::out_of_range, "persist names a chunk that the layout doesn't have", c};
+        }
+        flags[c] = 1;
+      }
+      auto const n = static_cast<std::uint32_t>(wanted.persist_set.size());
+      persist_axis = {n, n};
+      placements.push_back(cost::make_placed(facts, layout, step, std::move(flags)));
+    } else {
+      for (std::uint32_t n = persist_axis.low; n <= persist_axis.high; ++n) {
+        placements.push_back(
+            cost::make_placed(facts, layout, step, rules.placement.persistent(layout, n)));
+      }
+    }
+    return {};
+  }
+
+  constexpr std::uint32_t ahead() const { return detail::swap_ahead(common.interval); }
+
+  constexpr activation::counts counted(std::vector<activation::strategy> const& made) const {
+    activation::counts out{.interval = common.interval};
+    for (std::size_t b = 0; b < made.size(); ++b) {
+      bool const free = pins[b] == trace::pin::free;
+      out.swap += free && made[b] == activation::strategy::swap ? 1U : 0U;
+      out.checkpoint += free && made[b] == activation::strategy::checkpoint ? 1U : 0U;
+    }
+    return out;
+  }
+
+  constexpr void list_persistent(numbers& out, std::vector<std::uint8_t> const& flags) const {
+    bool prefix = true;
+    for (std::uint32_t c = 0; c < flags.size(); ++c) {
+      prefix = prefix && (flags[c] != 0) == (c < out.persist);
+      if (flags[c] != 0) {
+        out.persist_set.push_back(c);
+      }
+    }
+    out.listed = !prefix || rules.placement.persistent(layout, out.persist) != flags;
+    if (!out.listed) {
+      out.persist_set.clear();
+    }
+  }
+};
+
+}  // namespace protrain::inline v0::plan

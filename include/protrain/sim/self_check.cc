@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// Written by tools/self_checks: every header of this folder, twice.
+// clang-format off
+#include <protrain/sim/durations.hpp>
+#include <protrain/sim/simulate.hpp>
+#include <protrain/sim/durations.hpp>
+#include <protrain/sim/simulate.hpp>

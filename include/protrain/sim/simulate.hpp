@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// A program on a virtual clock: when each instruction starts and ends, what each queue does, and
+// what the step's time is made of.
+
+#include "protrain/core/queue.hpp"
+#include "protrain/core/units.hpp"
+#include "protrain/schedule/program.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace protrain::inline v0::sim {
+
+struct interval {
+  picoseconds start{};
+  picoseconds end{};
+  bool operator==(interval const&) const = default;
+};
+
+template <class T>
+using per_queue = std::array<T, queue_count>;
+
+/// Parts of a step: forward, backward, and update after the last backward pass. With several
+/// micro-batches the first two alternate; each part is the sum of its pieces, and the three add up
+/// to the step.
+enum class phase : std::uint8_t { forward, backward, update };
+inline constexpr std::size_t phase_count = 3;
+template <class T>
+using per_phase = std::array<T, phase_count>;
+
+constexpr std::string_view name_of(phase p) noexcept {
+  constexpr std::array<std::string_view, phase_count> names{"forward", "backward", "update"};
+  return names[static_cast<std::size_t>(p)];
+}
+
+struct timeline {
+  picoseconds finish{};        ///< end of the last instruction
+  std::vector<interval> at{};  ///< by instruction
+  per_queue<picoseconds> busy{};
+  per_queue<picoseconds> exposed{};  ///< busy while `compute` is not; 0 for compute itself
+  picoseconds forward_end{};         ///< of the last micro-batch
+  picoseconds backward_end{};        ///< likewise
+  per_phase<picoseconds> phases{};
+  /// Of the chain of instructions that ends last, by phase and queue; they sum to the phases.
+  per_phase<per_queue<picoseconds>> critical{};
+  bool operator==(timeline const&) const = default;
+};
+
+namespace detail {
+
+inline constexpr std::uint32_t no_instruction = ~std::uint32_t{0};
+
+constexpr std::size_t index_of(queue_id q) noexcept { return static_cast<std::size_t>(q); }
+
+/// Starts and ends; returns for each instruction the one that it waited for last. Every
+/// dependency is an earlier instruction and queues run in program order, so one pass in program
+/// order finds the same times as following events would.
+constexpr std::vector<std::uint32_t> place(schedule::program const& p,
+                                           std::span<picoseconds const> durations,
+                                           timeline& out) {
+  std::vector<std::uint32_t> waited{};
+  waited.reserve(p.instructions.size());
+  out.at.reserve(p.instructions.size());
+  per_queue<std::uint32_t> last{};
+  last.fill(no_instruction);
+  for (std::uint32_t i = 0; i < p.instructions.size(); ++i) {
+    schedule::instruction const& what = p.instructions[i];
+    std::uint32_t& previous = last[index_of(what.queue)];
+    std::uint32_t cause = previous;
+    picoseconds start = previous == no_instruction ? picoseconds{} : out.at[previous].end;
+    for (std::uint32_t const d : p.dependencies_of(what)) {
+      PROTRAIN_EXPECT(d < i, "a dependency is an earlier instruction");
+      if (out.at[d].end > start) {
+        start = out.at[d].end;
+        cause = d;
+      }
+    }
+    waited.push_back(cause);
+    out.at.push_back({start, start + durations[i]});
+    out.busy[index_of(what.queue)] += durations[i];
+    previous = i;
+  }
+  return waited;
+}
+
+/// Ends of the phases in order of time: forward and backward of each micro-batch, then the step.
+constexpr std::vector<picoseconds> split_phases(schedule::program const& p, timeline& out) {
+  std::vector<picoseconds> ends(2 * std::size_t{p.micro_batches}, picoseconds{});
+  for (std::size_t i = 0; i < out.at.size(); ++i) {
+    schedule::instruction const& what = p.instructions[i];
+    bool const forward = what.op == schedule::opcode::forward;
+    if (forward || what.op == schedule::opcode::backward) {
+      ends[2 * std::size_t{what.micro_batch} + (forward ? 0 : 1)] = out.at[i].end;
+    }
+    out.finish = std::max(out.finish, out.at[i].end);
+  }
+  ends.push_back(out.finish);
+  picoseconds before{};
+  for (std::size_t k = 0; k < ends.size(); ++k) {
+    ends[k] = std::max(ends[k], before);
+    bool const update = k + 1 == ends.size();
+    out.phases[update ? 2 : k % 2] += ends[k] - before;
+    before = ends[k];
+  }
+  out.forward_end = ends.size() > 2 ? ends[ends.size() - 3] : picoseconds{};
+  out.backward_end = ends.size() > 1 ? ends[ends.size() - 2] : picoseconds{};
+  return ends;
+}
+
+/// Follows what was waited for from the instruction that ends last to the start of the step.
+constexpr void follow_critical(schedule::program const& p,
+                               std::vector<std::uint32_t> const& waited,
+                               std::vector<picoseconds> const& ends,
+                               timeline& out) {
+  std::uint32_t i = no_instruction;
+  for (std::uint32_t k = 0; k < out.at.size() && i == no_instruction; ++k) {
+    i = out.at[k].end == out.finish ? k : no_instruction;
+  }
+  std::size_t window = ends.size() - 1;
+  for (; i != no_instruction; i = waited[i]) {
+    picoseconds end = out.at[i].end;
+    std::size_t const q = index_of(p.instructions[i].queue);
+    while (true) {
+      picoseconds const opens = window == 0 ? picoseconds{} : ends[window - 1];
+      picoseconds const from = std::max(out.at[i].start, std::min(opens, end));
+      out.critical[window + 1 == ends.size() ? 2 : window % 2][q] += end - from;
+      end = from;
+      if (out.at[i].start >= opens) {
+        break;
+      }
+      --window;
+    }
+  }
+}
+
+/// Time of each queue outside the busy time of `compute`: both lists are in order of time.
+constexpr void expose(schedule::program const& p, timeline& out) {
+  std::vector<interval> computing{};
+  for (std::size_t i = 0; i < out.at.size(); ++i) {
+    if (p.instructions[i].queue == queue_id::compute && out.at[i].start < out.at[i].end) {
+      if (!computing.empty() && computing.back().end == out.at[i].start) {
+        computing.back().end = out.at[i].end;
+      } else {
+        computing.push_back(out.at[i]);
+      }
+    }
+  }
+  per_queue<std::size_t> next{};
+  for (std::size_t i = 0; i < out.at.size(); ++i) {
+    std::size_t const q = index_of(p.instructions[i].queue);
+    if (p.instructions[i].queue == queue_id::compute) {
+      continue;
+    }
+    interval const mine = out.at[i];
+    std::size_t& k = next[q];
+    while (k < computing.size() && computing[k].end <= mine.start) {
+      ++k;
+    }
+    picoseconds hidden{};
+    for (std::size_t n = k; n < computing.size() && computing[n].start < mine.end; ++n) {
+      hidden += std::min(computing[n].end, mine.end) - std::max(computing[n].start, mine.start);
+    }
+    out.exposed[q] += mine.end - mine.start - hidden;
+  }
+}
+
+}  // namespace detail
+
+/// Runs `p` with one duration per instruction: queues in program order, an instruction when its
+/// queue is free and its dependencies have ended. O(instructions + dependencies).
+constexpr timeline simulate(schedule::program const& p, std::span<picoseconds const> durations) {
+  PROTRAIN_EXPECT(durations.size() == p.instructions.size(), "one duration per instruction");
+  timeline out{};
+  std::vector<std::uint32_t> const waited = detail::place(p, durations, out);
+  std::vector<picoseconds> const ends = detail::split_phases(p, out);
+  detail::follow_critical(p, waited, ends, out);
+  detail::expose(p, out);
+  return out;
+}
+
+/// The queue that a phase mostly waits for: the largest share of the critical chain.
+constexpr queue_id bound_by(timeline const& t, phase p) {
+  auto const& shares = t.critical[static_cast<std::size_t>(p)];
+  auto const at = std::max_element(shares.begin(), shares.end()) - shares.begin();
+  return static_cast<queue_id>(at);
+}
+
+/// The same for the whole step.
+constexpr queue_id bound_by(timeline const& t) {
+  per_queue<picoseconds> sum{};
+  for (per_queue<picoseconds> const& shares : t.critical) {
+    for (std::size_t q = 0; q < queue_count; ++q) {
+      sum[q] += shares[q];
+    }
+  }
+  return static_cast<queue_id>(std::max_element(sum.begin(), sum.end()) - sum.begin());
+}
+
+/// Time of one step among equal steps. Nothing of a step is carried past its end, so each starts
+/// where the one before ended.
+constexpr picoseconds iteration_time(timeline const& t) noexcept { return t.finish; }
+
+/// Only the time: what a search needs of each candidate. Equal to `simulate(...).finish`.
+constexpr picoseconds finish_of(schedule::program const& p,
+                                std::span<picoseconds const> durations) {
+  PROTRAIN_EXPECT(durations.size() == p.instructions.size(), "one duration per instruction");
+  timeline out{};
+  detail::place(p, durations, out);
+  for (interval const& i : out.at) {
+    out.finish = std::max(out.finish, i.end);
+  }
+  return out.finish;
+}
+
+}  // namespace protrain::inline v0::sim

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planning in constant evaluation, within every compiler's default limits: one program of eight
+// blocks is compiled, verified and simulated, and the closed forms and the parser are evaluated.
+
+#include "protrain/activation/assignment.hpp"
+#include "protrain/chunk/layout.hpp"
+#include "protrain/core/ids.hpp"
+#include "protrain/core/units.hpp"
+#include "protrain/cost/assigned.hpp"
+#include "protrain/cost/lower_bound.hpp"
+#include "protrain/cost/placed.hpp"
+#include "protrain/cost/rates.hpp"
+#include "protrain/cost/step.hpp"
+#include "protrain/hw/presets.hpp"
+#include "protrain/link/bandwidth.hpp"
+#include "protrain/plan/parse.hpp"
+#include "protrain/plan/plan.hpp"
+#include "protrain/plan/policies.hpp"
+#include "protrain/plan/size.hpp"
+#include "protrain/schedule/compile.hpp"
+#include "protrain/schedule/knobs.hpp"
+#include "protrain/schedule/memory.hpp"
+#include "protrain/schedule/verify.hpp"
+#include "protrain/sim/durations.hpp"
+#include "protrain/sim/simulate.hpp"
+#include "protrain/trace/trace.hpp"
+
+#include <concepts>
+#include <cstdint>
+
+namespace {
+
+using namespace protrain;
+using namespace protrain::literals;
+
+constexpr std::uint32_t block_count = 8;
+
+/// Eight blocks of one shape, one tensor each; the last one ends in the loss.
+constexpr trace::trace eight_blocks() {
+  trace::trace t{.job = {.micro_batch = 1, .sequence = 8, .clip = 1.0F}};
+  trace::block_shape body{.name = "block",
+                          .forward = 10_us,
+                          .backward = 20_us,
+                          .input = 4_KiB,
+                          .output = 4_KiB,
+                          .saved = 16_KiB,
+                          .scratch_forward = 1_KiB,
+                          .scratch_backward = 2_KiB};
+  trace::block_shape first = body;
+  first.input = {};
+  trace::block_shape last = body;
+  last.output = {};
+  t.shapes = {first, body, last};
+  for (std::uint32_t b = 0; b < block_count; ++b) {
+    t.blocks.push_back(shape_id{b == 0 ? 0U : (b + 1 == block_count ? 2U : 1U)});
+    t.parameters.push_back({.name = "w", .shape = {1024}, .uses = {block_id{b}}});
+  }
+  t.batch = 1_KiB;
+  return t;
+}
+
+constexpr schedule::knobs mixed(chunk::layout const& l, trace::trace const& t) {
+  schedule::knobs k{.buffers = 3, .time = update::timing::after_backward};
+  k.persistent = chunk::persist_first{}.persistent(l, 2);
+  for (std::uint8_t const stays : k.persistent) {
+    k.sites.push_back(update::gpu_if_persistent{}.choose(stays != 0));
+  }
+  k.strategies = activation::interleaved{}.assign(activation::pins_of(t),
+                                                  {.swap = 2, .checkpoint = 4, .interval = 3});
+  return k;
+}
+
+struct facts {
+  bool verified = false;
+  picoseconds finish{};
+  picoseconds bound{};
+  std::uint64_t device = 0;
+};
+
+constexpr facts evaluate() {
+  trace::trace const t = eight_blocks();
+  chunk::layout const l = chunk::make_layout(t, 1024);
+  auto const program = schedule::compile(t, l, mixed(l, t));
+  auto const durations = sim::durations_of(*program, t, hw::host_demo());
+  return {.verified = schedule::verify(*program, t, l).ok,
+          .finish = sim::simulate(*program, durations).finish,
+          .bound = cost::lower_bound(*program, durations),
+          .device = schedule::memory_of(*program, space::device).peak};
+}
+
+constexpr facts eight = evaluate();
+static_assert(eight.verified);
+static_assert(eight.bound <= eight.finish);
+// 8 forward and 8 backward passes, and 4 recomputations, on one queue.
+static_assert(eight.bound >= 280_us);
+static_assert(eight.device > 0);
+
+/// The closed forms alone: no program is compiled.
+constexpr bool closed_form() {
+  trace::trace const t = eight_blocks();
+  chunk::layout const l = chunk::make_layout(t, 1024);
+  cost::rates const r = cost::rates_of(hw::host_demo(), link::fixed{});
+  auto const step = cost::make_step(t, l, update::timing::after_backward, r);
+  schedule::knobs const k = mixed(l, t);
+  cost::placed const p = cost::make_placed(t, l, *step, k.persistent);
+  cost::assigned const a = cost::make_assigned(t, *step, r, k.strategies, 2, 1);
+  return cost::lower_bound(*step, p, a, k.buffers) <= eight.finish &&
+         cost::least_memory(l, *step, p, a, k.buffers).device <= eight.device;
+}
+static_assert(closed_form());
+
+static_assert(plan::parse_size("1.5GiB")->value == 1'610'612'736);
+static_assert(!plan::parse_size("1.5 GiB"));
+static_assert(plan::parse("persist=3,swap=2")->persist == 3U);
+static_assert(!plan::parse("persist=-1"));
+static_assert(plan::print(plan::numbers{.persist = 1, .chunk = 4096}).view() ==
+              "persist=1,buffer=0,swap=0,checkpoint=0,interval=1,chunk=4KiB,update=cpu,defer=0,"
+              "slots=2:0,time=after_backward");
+static_assert(std::same_as<decltype(policies<>{}.with(activation::keep_all{}).assignment),
+                           activation::keep_all>);
+
+}  // namespace
