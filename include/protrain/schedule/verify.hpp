@@ -13,6 +13,7 @@
 #include "protrain/schedule/program.hpp"
 #include "protrain/schedule/verdict.hpp"
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -114,13 +115,25 @@ constexpr verdict run_one(machine& m, std::uint32_t at) {
   return o.bad;
 }
 
-/// True when carried host memory holds `want` where operand `at` - 1 put it.
+/// True when operand `at` - 1, which the caller reads, holds `want`.
 constexpr bool result_is(machine const& m, std::uint32_t at, content const& want) {
-  if (at == 0) {
-    return false;
+  return at != 0 && m.memory.get(m.p.operands[at - 1]) == want;
+}
+
+/// Memory that the caller uses has no other use.
+constexpr verdict check_shared(machine const& m) {
+  constexpr std::array<role, 4> roles{role::batch, role::scalars, role::loss, role::report};
+  for (operand const& o : m.p.operands) {
+    for (std::size_t k = 0; k < roles.size(); ++k) {
+      if (m.shared[k] == o.allocation.value + 1 && o.what != roles[k]) {
+        return reject(rejection::malformed,
+                      "memory of the caller's has another use",
+                      verdict::nowhere,
+                      o.allocation.index());
+      }
+    }
   }
-  operand const& o = m.p.operands[at - 1];
-  return m.p.allocations[o.allocation.index()].carried && m.memory.get(o) == want;
+  return {};
 }
 
 /// After the last instruction: everything ran, every chunk is where it was, one version later if
@@ -158,7 +171,7 @@ constexpr verdict check_end(machine const& m) {
     }
   }
   return result_is(m, m.report, {.what = holds::report})
-             ? verdict{}
+             ? check_shared(m)
              : reject(rejection::missing_result, "the norm is not reported");
 }
 
@@ -207,8 +220,9 @@ constexpr verdict check_meaning(program const& p,
 ///    documented roles, sizes, spaces and modes.
 /// 5. At the end each block ran forward and backward once per micro-batch, each trained chunk's
 ///    value and state were updated once, from all of its contributions in the required order, and
-///    lie where the next step looks for them; frozen chunks are as before. By induction over steps
-///    (a step ends by waiting for all queues) every step of a run is right.
+///    lie where the next step looks for them; frozen chunks are as before; the caller's batches,
+///    scalars, losses and report lie where it looks, in memory without another use. By induction
+///    over steps (a step ends by waiting for all queues) every step of a run is right.
 /// 6. Extents are within the budgets, in bytes, and what isn't carried was given back.
 /// What instructions do inside their operands is the device's and the block law's part.
 constexpr verdict verify(program const& p,

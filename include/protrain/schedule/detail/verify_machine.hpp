@@ -11,10 +11,16 @@
 #include "protrain/trace/trace.hpp"
 #include "protrain/update/state_format.hpp"
 
+#include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace protrain::inline v0::schedule::detail {
+
+/// Host memory that the caller fills before a step or reads after it. Each is one carried
+/// allocation, found by the role of its operands; micro-batches lie in it one after the other.
+enum class shared_place : std::uint8_t { batch, scalars, losses, report };
 
 /// Everything known about a step so far.
 struct machine {
@@ -24,15 +30,16 @@ struct machine {
   update::state_bytes bytes;
   span_index spans;
   contents memory;
-  std::vector<std::uint32_t> forwards;   ///< by block: micro-batches done
-  std::vector<std::uint32_t> backwards;  ///< by block: micro-batches done
-  std::vector<std::uint32_t> updates;    ///< by chunk
-  std::vector<std::uint32_t> counted;    ///< by chunk: norm_partials
-  std::vector<std::uint32_t> losses;     ///< by micro-batch: 1 + operand that the caller reads
-  std::vector<std::uint32_t> values;     ///< by chunk: 1 + allocation that is its home
-  std::vector<std::uint32_t> states;     ///< by chunk: likewise
-  std::uint32_t finishes = 0;            ///< norm_finish so far
-  std::uint32_t report = 0;              ///< 1 + operand that the caller reads
+  std::vector<std::uint32_t> forwards;    ///< by block: micro-batches done
+  std::vector<std::uint32_t> backwards;   ///< by block: micro-batches done
+  std::vector<std::uint32_t> updates;     ///< by chunk
+  std::vector<std::uint32_t> counted;     ///< by chunk: norm_partials
+  std::vector<std::uint32_t> losses;      ///< by micro-batch: 1 + operand that the caller reads
+  std::vector<std::uint32_t> values;      ///< by chunk: 1 + allocation that is its home
+  std::vector<std::uint32_t> states;      ///< by chunk: likewise
+  std::uint32_t finishes = 0;             ///< norm_finish so far
+  std::uint32_t report = 0;               ///< 1 + operand that the caller reads
+  std::array<std::uint32_t, 4> shared{};  ///< by shared_place: 1 + allocation
 
   constexpr machine(program const& program_,
                     trace::trace const& trace_,
@@ -147,15 +154,38 @@ class operands {
   }
 
   /// Reads what the caller puts on the host before the step, or what the step put there since.
-  constexpr void read_given(role r, std::uint64_t size, content const& given, content const& want) {
+  constexpr void read_given(role r,
+                            shared_place place,
+                            std::uint64_t offset,
+                            std::uint64_t size,
+                            content const& given,
+                            content const& want) {
     operand const* o = take(r, access::read, space::host, size);
     if (o == nullptr) {
       return;
     }
-    if (m_.p.allocations[o->allocation.index()].carried && m_.memory.untouched(*o)) {
+    share(place, offset);
+    if (m_.memory.untouched(*o)) {
       m_.memory.set(*o, given);
     }
     check(*o, want, rejection::missing_input, rejection::missing_input);
+  }
+
+  /// The operand that was taken last lies where the caller looks: in the one allocation of its
+  /// kind, at `offset`.
+  constexpr void share(shared_place place, std::uint64_t offset) {
+    if (!ok()) {
+      return;
+    }
+    operand const& o = m_.p.operands[taken()];
+    std::uint32_t const a = o.allocation.value + 1;
+    bool fits = m_.p.allocations[o.allocation.index()].carried && o.offset == offset;
+    for (std::size_t k = 0; k < m_.shared.size(); ++k) {
+      bool const same = m_.shared[k] == a;
+      fits = fits && (k == static_cast<std::size_t>(place) ? same || m_.shared[k] == 0 : !same);
+    }
+    m_.shared[static_cast<std::size_t>(place)] = a;
+    require(fits, rejection::malformed, "not where the caller looks");
   }
 
   constexpr void check(operand const& o, content const& want, rejection missing, rejection stale) {

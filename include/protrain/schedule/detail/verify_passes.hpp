@@ -168,7 +168,7 @@ constexpr void run_batch_load(operands& o) {
   }
   std::uint64_t const size = o.state().t.batch.value;
   content const batch{.what = holds::batch, .micro_batch = o.i.micro_batch};
-  o.read_given(role::batch, size, batch, batch);
+  o.read_given(role::batch, shared_place::batch, size * o.i.micro_batch, size, batch, batch);
   o.write(role::batch, space::device, size, batch);
   o.done(size);
 }
@@ -183,6 +183,7 @@ constexpr void run_loss_read(operands& o) {
                      .count = static_cast<std::uint32_t>(m.t.blocks.size())};
   o.read(role::loss, space::device, m.loss_bytes(), loss);
   o.write(role::loss, space::host, m.loss_bytes(), loss);
+  o.share(shared_place::losses, m.loss_bytes() * o.i.micro_batch);
   m.losses[o.i.micro_batch] = o.taken() + 1;
   o.done(m.loss_bytes());
 }

@@ -208,9 +208,11 @@ constexpr void run_norm_finish(operands& o) {
   o.require(sum == trained, rejection::norm, "the norm misses a chunk");
   o.require(m.finishes++ == 0, rejection::norm, "the norm is finished twice");
   o.write(role::report, space::host, report_bytes, {.what = holds::report});
+  o.share(shared_place::report, 0);
   m.report = o.taken() + 1;
   if (needs_norm(m.t.job)) {
     o.write(role::scalars, space::host, scalars_bytes, {.what = holds::scalars, .count = 1});
+    o.share(shared_place::scalars, 0);
   }
   o.done(0);
 }
@@ -220,10 +222,18 @@ constexpr content scalars_of(machine const& m) {
   return {.what = holds::scalars, .count = needs_norm(m.t.job) ? 1U : 0U};
 }
 
+constexpr void read_host_scalars(operands& o) {
+  o.read_given(role::scalars,
+               shared_place::scalars,
+               0,
+               scalars_bytes,
+               {.what = holds::scalars},
+               scalars_of(o.state()));
+}
+
 constexpr void run_scalars_upload(operands& o) {
-  content const want = scalars_of(o.state());
-  o.read_given(role::scalars, scalars_bytes, {.what = holds::scalars}, want);
-  o.write(role::scalars, space::device, scalars_bytes, want);
+  read_host_scalars(o);
+  o.write(role::scalars, space::device, scalars_bytes, scalars_of(o.state()));
   o.done(scalars_bytes);
 }
 
@@ -257,7 +267,7 @@ constexpr void run_update(operands& o) {
            rejection::wrong_version);
   read_total(o, where);
   if (where == space::host) {
-    o.read_given(role::scalars, scalars_bytes, {.what = holds::scalars}, scalars_of(m));
+    read_host_scalars(o);
   } else {
     o.read(role::scalars, where, scalars_bytes, scalars_of(m));
   }

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every program that compile makes from a random job and random knobs is proven right, is the same
+// when made again, and its memory report agrees with counting position by position.
+
+#include "protrain/schedule/verify.hpp"
+
+#include "protrain/chunk/eviction.hpp"
+#include "protrain/schedule/compile.hpp"
+#include "protrain/schedule/memory.hpp"
+#include "test/support/mutants.hpp"
+#include "test/support/random_jobs.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <numeric>
+
+namespace {
+
+using namespace protrain;
+
+constexpr std::uint64_t first_seed = 1000;
+
+/// What is live at one position, counted one by one.
+struct counted {
+  std::uint64_t top = 0;
+  std::array<std::uint64_t, category_count> bytes{};
+};
+
+counted count(schedule::program const& p, space where, std::uint32_t at) {
+  counted out;
+  std::uint64_t rounded = 0;
+  for (schedule::allocation const& a : p.allocations) {
+    if (a.where == where && a.begin <= at && at < a.end) {
+      out.top = std::max(out.top, a.offset + granules(a.bytes));
+      out.bytes[static_cast<std::size_t>(a.what)] += a.bytes;
+      out.bytes[static_cast<std::size_t>(category::padding)] += granules(a.bytes) - a.bytes;
+      rounded += granules(a.bytes);
+    }
+  }
+  out.bytes[static_cast<std::size_t>(category::fragmentation)] = out.top - rounded;
+  return out;
+}
+
+schedule::memory_report count_all(schedule::program const& p, space where) {
+  schedule::memory_report out;
+  for (std::uint32_t i = 0; i < p.instructions.size(); ++i) {
+    counted const now = count(p, where, i);
+    for (std::size_t c = 0; c < category_count; ++c) {
+      out.maximum[c] = std::max(out.maximum[c], now.bytes[c]);
+    }
+    if (now.top > out.peak) {
+      out.peak = now.top;
+      out.at_peak = now.bytes;
+      out.position = i;
+    }
+  }
+  return out;
+}
+
+TEST_CASE("random programs are accepted, exactly within their extent") {
+  std::uint64_t const cases = test::scaled(10'000);
+  std::uint64_t instructions = 0;
+  for (std::uint64_t seed = first_seed; seed < first_seed + cases; ++seed) {
+    CAPTURE(seed);
+    test::random_case const c = test::make_case(seed);
+    auto const p = schedule::compile(c.facts, c.layout, c.knobs);
+    REQUIRE(p.has_value());
+    instructions += p->instructions.size();
+    std::uint64_t const device = schedule::memory_of(*p, space::device).peak;
+    std::uint64_t const host = schedule::memory_of(*p, space::host).peak;
+    schedule::verdict const v = schedule::verify(*p, c.facts, c.layout, device, host);
+    CAPTURE(v.what);
+    CAPTURE(v.instruction);
+    REQUIRE(v.ok);
+    if (device > 0) {
+      REQUIRE(schedule::verify(*p, c.facts, c.layout, device - 1, host).reason ==
+              schedule::rejection::over_budget);
+    }
+    REQUIRE(schedule::verify(*p, c.facts, c.layout, device, host - 1).reason ==
+            schedule::rejection::over_budget);
+  }
+  std::printf("%llu programs from seed %llu, %llu instructions\n",
+              static_cast<unsigned long long>(cases),
+              static_cast<unsigned long long>(first_seed),
+              static_cast<unsigned long long>(instructions));
+  CHECK(instructions > 50 * cases);
+}
+
+TEST_CASE("brute force agrees that accepted programs have no race and no overlap") {
+  for (std::uint64_t seed = 0; seed < test::scaled(500); ++seed) {
+    CAPTURE(seed);
+    test::random_case const c = test::make_case(seed);
+    auto const p = schedule::compile(c.facts, c.layout, c.knobs);
+    REQUIRE(p.has_value());
+    REQUIRE_FALSE(test::races(*p));
+    REQUIRE_FALSE(test::overlaps(*p));
+  }
+}
+
+TEST_CASE("memory reports agree with counting, and their categories sum to the peak") {
+  for (std::uint64_t seed = 0; seed < test::scaled(1000); ++seed) {
+    CAPTURE(seed);
+    test::random_case const c = test::make_case(seed);
+    auto const p = schedule::compile(c.facts, c.layout, c.knobs);
+    REQUIRE(p.has_value());
+    for (space const where : {space::device, space::host}) {
+      schedule::memory_report const r = schedule::memory_of(*p, where);
+      REQUIRE(r == count_all(*p, where));
+      REQUIRE(std::accumulate(r.at_peak.begin(), r.at_peak.end(), std::uint64_t{0}) == r.peak);
+    }
+  }
+}
+
+TEST_CASE("equal inputs give equal programs; times and sources don't matter") {
+  for (std::uint64_t seed = 0; seed < test::scaled(300); ++seed) {
+    CAPTURE(seed);
+    test::random_case const c = test::make_case(seed);
+    auto const p = schedule::compile(c.facts, c.layout, c.knobs);
+    test::random_case other = test::make_case(seed);
+    other.facts.from = trace::source::measured;
+    for (trace::block_shape& s : other.facts.shapes) {
+      s.forward = s.forward + picoseconds{7};
+      s.backward = {};
+    }
+    auto const q = schedule::compile(other.facts, other.layout, other.knobs);
+    REQUIRE(p.has_value());
+    REQUIRE(q.has_value());
+    REQUIRE(*p == *q);
+  }
+}
+
+/// An eviction that obeys the law and nothing else: verify must hold whatever it chooses.
+struct last_one {
+  using policy_tag = chunk::eviction_tag;
+  constexpr std::size_t victim(std::span<chunk::resident const> in) const noexcept {
+    return in.size() - 1;
+  }
+  bool operator==(last_one const&) const = default;
+};
+
+TEST_CASE("programs stay right under another eviction policy") {
+  std::uint64_t differ = 0;
+  for (std::uint64_t seed = 0; seed < test::scaled(1000); ++seed) {
+    CAPTURE(seed);
+    test::random_case const c = test::make_case(seed);
+    auto const p = schedule::compile(c.facts, c.layout, c.knobs, last_one{});
+    REQUIRE(p.has_value());
+    REQUIRE(schedule::verify(*p, c.facts, c.layout).ok);
+    differ += *p == *schedule::compile(c.facts, c.layout, c.knobs) ? 0U : 1U;
+  }
+  CHECK(differ > 0);
+}
+
+}  // namespace
