@@ -64,6 +64,7 @@ class heap_tensor {
 /// What one block owns.
 struct standalone_block {
   memory_need need{};
+  memory_need used{};
   heap_tensor output{};
   heap_tensor output_gradient{};
   heap_tensor saved{};
@@ -129,7 +130,10 @@ class standalone {
   std::span<float const> losses() const noexcept {
     return std::span(losses_).first(static_cast<std::size_t>(now_.samples));
   }
+  /// What a dry pass says that `b` needs.
   memory_need const& need(block_id b) const { return state(b).need; }
+  /// What `b` has really taken so far, as its scopes counted it; operators are not listed.
+  memory_need const& used(block_id b) const { return state(b).used; }
 
   /// Starts a micro-batch; losses become zero.
   void begin(micro_batch const& m) {
@@ -154,6 +158,10 @@ class standalone {
     poison(p == pass::recompute ? spare_ : state(b).output);
     scope s(make_frame(b, p));
     entry(b).forward(entry(b).object, s, input(b), y);
+    memory_need& used = state(b).used;
+    used.saved = std::max(used.saved, s.saved_used());
+    used.slots = std::max<std::uint64_t>(used.slots, state(b).slots.rows().size());
+    used.scratch_forward = std::max(used.scratch_forward, s.scratch_peak());
   }
 
   /// Every block's backward, from the last one.
@@ -175,6 +183,8 @@ class standalone {
     poison(scratch_);
     scope s(make_frame(b, pass::backward));
     entry(b).backward(entry(b).object, s, backward_input(b), output_gradient(b), dx);
+    std::uint64_t& peak = state(b).used.scratch_backward;
+    peak = std::max(peak, s.scratch_peak());
   }
 
  private:
