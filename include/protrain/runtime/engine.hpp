@@ -4,10 +4,12 @@
 // decisions are the program's, arithmetic is optim's and the blocks'.
 
 #include "protrain/block/entry.hpp"
+#include "protrain/block/stack.hpp"
 #include "protrain/comm/communicator.hpp"
 #include "protrain/comm/self.hpp"
 #include "protrain/device/device.hpp"
 #include "protrain/optim/adamw.hpp"
+#include "protrain/plan/plan.hpp"
 #include "protrain/runtime/batch.hpp"
 #include "protrain/runtime/detail/bindings.hpp"
 #include "protrain/runtime/detail/executor.hpp"
@@ -58,6 +60,14 @@ class engine {
     leases_.take_carried();
     clear_carried();
   }
+  /// From a model and its plan; the stack must outlive the engine.
+  template <class... Blocks>
+  engine(Device& device,
+         Comm& comm,
+         block::stack<Blocks...> const& model,
+         plan::plan const& p,
+         Rule rule = {})
+      : engine(device, comm, model.entries(p.trace.job), parts_of(p), std::move(rule)) {}
   engine(engine const&) = delete;
   engine& operator=(engine const&) = delete;
 

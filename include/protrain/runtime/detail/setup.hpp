@@ -5,6 +5,7 @@
 
 #include "protrain/block/entry.hpp"
 #include "protrain/chunk/layout.hpp"
+#include "protrain/plan/plan.hpp"
 #include "protrain/runtime/batch.hpp"
 #include "protrain/runtime/error.hpp"
 #include "protrain/runtime/kernels.hpp"
@@ -28,6 +29,15 @@ struct plan_parts {
   chunk::layout layout;
   schedule::program program;
 };
+
+/// The parts of a whole plan.
+inline plan_parts parts_of(plan::plan const& p) {
+  auto program = p.compile();
+  if (!program) {
+    throw engine_error(std::string("the plan doesn't compile: ") + program.failure().what);
+  }
+  return {p.trace, p.layout, std::move(*program)};
+}
 
 namespace detail {
 
