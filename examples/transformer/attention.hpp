@@ -21,10 +21,10 @@ struct attention_shape {
 
 template <class T>
 constexpr length attention_forward_workspace(attention_shape const& s) {
-  using A = accumulator_t<T>;
+  using real = accumulator_t<T>;
   return aligned(s.tokens * s.tokens) +
-         std::max(gemm_workspace<T, T, A>(s.tokens, s.tokens, s.head_channels()),
-                  gemm_workspace<A, T, T>(s.tokens, s.head_channels(), s.tokens));
+         std::max(gemm_workspace<T, T, real>(s.tokens, s.tokens, s.head_channels()),
+                  gemm_workspace<real, T, T>(s.tokens, s.head_channels(), s.tokens));
 }
 
 template <class T>
@@ -104,12 +104,12 @@ void attention_forward(attention_shape const& s,
                        T* probabilities,
                        T* out,
                        accumulator_t<T>* workspace) {
-  using A = accumulator_t<T>;
-  A* const scores = workspace;
-  A* const inner = workspace + aligned(s.tokens * s.tokens);
+  using real = accumulator_t<T>;
+  real* const scores = workspace;
+  real* const inner = workspace + aligned(s.tokens * s.tokens);
   length const n = s.tokens;
   length const width = s.head_channels();
-  A const scale = detail::attention_scale<A>(s);
+  real const scale = detail::attention_scale<real>(s);
   for (length b = 0; b < s.samples; ++b) {
     auto const draws = key.on() ? key.sample(b) : dropout_stream{};
     for (length h = 0; h < s.heads; ++h) {
@@ -119,17 +119,17 @@ void attention_forward(attention_shape const& s,
       matrix const values{q + 2 * s.channels, 3 * s.channels};
       T* const p = probabilities + (b * s.heads + h) * n * n;
       gemm<operand::as_is, operand::transposed>(
-          n, n, width, queries, keys, matrix{scores, n}, static_cast<A const*>(nullptr), inner);
+          n, n, width, queries, keys, matrix{scores, n}, static_cast<real const*>(nullptr), inner);
       for (length i = 0; i < n; ++i) {
         detail::softmax_row(i + 1, n, scale, scores + i * n, p + i * n);
         if (key.on()) {
-          for_dropped_packs<A>(draws,
-                               dropout_element(h * n + i, n),
-                               i + 1,
-                               [&](length j, length count, pack<A> factor) {
-                                 A* const score = scores + i * n + j;
-                                 store(score, load(score, count) * factor, count);
-                               });
+          for_dropped_packs<real>(draws,
+                                  dropout_element(h * n + i, n),
+                                  i + 1,
+                                  [&](length j, length count, pack<real> factor) {
+                                    real* const score = scores + i * n + j;
+                                    store(score, load(score, count) * factor, count);
+                                  });
         }
       }
       gemm<operand::as_is, operand::as_is>(n,
@@ -153,13 +153,13 @@ void attention_backward(attention_shape const& s,
                         dropout_key const& key,
                         T* dqkv,
                         accumulator_t<T>* workspace) {
-  using A = accumulator_t<T>;
+  using real = accumulator_t<T>;
   length const n = s.tokens;
-  A* const dropped = workspace;
-  A* const slopes = dropped + aligned(n * n);
-  A* const inner = slopes + aligned(n * n);
+  real* const dropped = workspace;
+  real* const slopes = dropped + aligned(n * n);
+  real* const inner = slopes + aligned(n * n);
   length const width = s.head_channels();
-  A const scale = detail::attention_scale<A>(s);
+  real const scale = detail::attention_scale<real>(s);
   T const* const no_bias = nullptr;
   for (length b = 0; b < s.samples; ++b) {
     auto const draws = key.on() ? key.sample(b) : dropout_stream{};
@@ -171,7 +171,7 @@ void attention_backward(attention_shape const& s,
       matrix const dy{dout + b * n * s.channels + h * width, s.channels};
       T const* const p = probabilities + (b * s.heads + h) * n * n;
       gemm<operand::as_is, operand::transposed>(
-          n, n, width, dy, values, matrix{slopes, n}, static_cast<A const*>(nullptr), inner);
+          n, n, width, dy, values, matrix{slopes, n}, static_cast<real const*>(nullptr), inner);
       for (length i = 0; i < n; ++i) {
         detail::attention_backward_row(i + 1,
                                        n,

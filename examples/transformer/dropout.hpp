@@ -14,8 +14,8 @@ using protrain::core::random_key;
 /// Philox call serves four.
 struct dropout_stream {
   protrain::core::random_stream stream;
-  std::uint32_t threshold;
-  double scale;
+  std::uint32_t threshold = 0;
+  double scale = 1;
 
   bool keep(std::uint64_t element) const { return stream.word(element) >= threshold; }
 };
@@ -49,7 +49,10 @@ constexpr std::uint64_t dropout_element(length row, length columns) {
 /// body(i, count, factor) over [0, n), element `first` (a multiple of four) being at 0: the factor
 /// is 0 for a dropped element and 1 / (1 - p) for a kept one.
 template <class A, class Body>
-void for_dropped_packs(dropout_stream const& draws, std::uint64_t first, length n, Body&& body) {
+void for_dropped_packs(dropout_stream const& draws,
+                       std::uint64_t first,
+                       length n,
+                       Body const& body) {
   constexpr length width = pack<A>::width;
   A const scale = static_cast<A>(draws.scale);
   for (length i = 0; i < n; i += 4) {
@@ -68,7 +71,7 @@ void for_dropped_packs(dropout_stream const& draws, std::uint64_t first, length 
 /// The same for every row of a micro-batch: body(row, i, count, factor), factors 1 if `key` is off.
 template <class A, class Body>
 void for_dropped_rows(
-    length samples, length rows, length columns, dropout_key const& key, Body&& body) {
+    length samples, length rows, length columns, dropout_key const& key, Body const& body) {
   auto const one = pack<A>::all(A{1});
   for (length b = 0; b < samples; ++b) {
     auto const draws = key.on() ? key.sample(b) : dropout_stream{};
@@ -94,9 +97,9 @@ void residual_forward(length samples,
                       T const* branch,
                       dropout_key const& key,
                       T* y) {
-  using A = accumulator_t<T>;
-  for_dropped_rows<A>(
-      samples, tokens, channels, key, [&](length row, length i, length count, pack<A> factor) {
+  using real = accumulator_t<T>;
+  for_dropped_rows<real>(
+      samples, tokens, channels, key, [&](length row, length i, length count, pack<real> factor) {
         length const at = row * channels + i;
         store(y + at, load(x + at, count) + load(branch + at, count) * factor, count);
       });
@@ -110,9 +113,9 @@ void dropout_backward(length samples,
                       T const* dy,
                       dropout_key const& key,
                       T* dbranch) {
-  using A = accumulator_t<T>;
-  for_dropped_rows<A>(
-      samples, tokens, channels, key, [&](length row, length i, length count, pack<A> factor) {
+  using real = accumulator_t<T>;
+  for_dropped_rows<real>(
+      samples, tokens, channels, key, [&](length row, length i, length count, pack<real> factor) {
         length const at = row * channels + i;
         store(dbranch + at, load(dy + at, count) * factor, count);
       });

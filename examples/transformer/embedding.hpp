@@ -37,16 +37,16 @@ void embedding_forward(embedding_shape const& s,
                        T const* wpe,
                        dropout_key const& key,
                        T* y) {
-  using A = accumulator_t<T>;
-  for_dropped_rows<A>(s.samples,
-                      s.tokens,
-                      s.channels,
-                      key,
-                      [&](length row, length i, length count, pack<A> factor) {
-                        auto const token = load(wte + ids[row] * s.channels + i, count);
-                        auto const place = load(wpe + row % s.tokens * s.channels + i, count);
-                        store(y + row * s.channels + i, (token + place) * factor, count);
-                      });
+  using real = accumulator_t<T>;
+  for_dropped_rows<real>(s.samples,
+                         s.tokens,
+                         s.channels,
+                         key,
+                         [&](length row, length i, length count, pack<real> factor) {
+                           auto const token = load(wte + ids[row] * s.channels + i, count);
+                           auto const place = load(wpe + row % s.tokens * s.channels + i, count);
+                           store(y + row * s.channels + i, (token + place) * factor, count);
+                         });
 }
 
 namespace detail {

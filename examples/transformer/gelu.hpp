@@ -25,8 +25,8 @@ pack<A> gelu_gate(pack<A> x) {
 
 template <class T>
 void gelu_forward(length n, T const* x, T* y) {
-  using A = accumulator_t<T>;
-  for_packs<A>(n, [&](length i, length count) {
+  using real = accumulator_t<T>;
+  for_packs<real>(n, [&](length i, length count) {
     auto const value = load(x + i, count);
     store(y + i, value * detail::gelu_gate(value), count);
   });
@@ -35,13 +35,14 @@ void gelu_forward(length n, T const* x, T* y) {
 /// Overwrites dx, which may be dy itself.
 template <class T>
 void gelu_backward(length n, T const* x, T const* dy, T* dx) {
-  using A = accumulator_t<T>;
-  auto const one = pack<A>::all(A{1});
-  auto const slope = pack<A>::all(static_cast<A>(2 * detail::gelu_slope));
-  auto const cubic = pack<A>::all(static_cast<A>(3 * detail::gelu_cubic));
-  for_packs<A>(n, [&](length i, length count) {
+  using real = accumulator_t<T>;
+  auto const one = pack<real>::all(real{1});
+  auto const slope = pack<real>::all(static_cast<real>(2 * detail::gelu_slope));
+  auto const cubic = pack<real>::all(static_cast<real>(3 * detail::gelu_cubic));
+  for_packs<real>(n, [&](length i, length count) {
     // Beyond 30 the gate is 0 or 1 in any type, and squares stay finite.
-    auto const value = min(max(load(x + i, count), pack<A>::all(A{-30})), pack<A>::all(A{30}));
+    auto const value =
+        min(max(load(x + i, count), pack<real>::all(real{-30})), pack<real>::all(real{30}));
     auto const gate = detail::gelu_gate(value);
     auto const steepness = slope * (one + cubic * value * value);
     auto const derivative = gate + value * steepness * gate * (one - gate);

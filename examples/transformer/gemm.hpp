@@ -22,10 +22,10 @@ struct matrix {
 template <class T>
 matrix(T*, length) -> matrix<T>;
 
-enum class operand { as_is, transposed };
+enum class operand : std::uint8_t { as_is, transposed };
 
 /// What a product does with the values that C held.
-enum class target { overwrite, add };
+enum class target : std::uint8_t { overwrite, add };
 
 /// One packed block of each operand: 192 x 256 and 256 x 128 floats, 320 KiB, fit most L2 caches.
 struct gemm_tile {
@@ -37,14 +37,14 @@ struct gemm_tile {
 /// Workspace elements of a product [m, k] x [k, n], operand types TA and TB, result TC.
 template <class TA, class TB, class TC>
 constexpr length gemm_workspace(length m, length n, length k) {
-  using A = accumulator_t<TC>;
+  using real = accumulator_t<TC>;
   length const tile_m = std::min(m, gemm_tile::m);
   length const tile_n = std::min(n, gemm_tile::n);
   length const tile_k = std::min(k, gemm_tile::k);
   return aligned(tile_n * tile_k) + aligned(tile_m * tile_k) +
-         (std::same_as<TA, A> ? 0 : aligned(tile_m * tile_k)) +
-         (std::same_as<TB, A> ? 0 : aligned(tile_n * tile_k)) +
-         (std::same_as<TC, A> ? 0 : aligned(tile_m * tile_n));
+         (std::same_as<TA, real> ? 0 : aligned(tile_m * tile_k)) +
+         (std::same_as<TB, real> ? 0 : aligned(tile_n * tile_k)) +
+         (std::same_as<TC, real> ? 0 : aligned(tile_m * tile_n));
 }
 
 namespace detail {
@@ -141,39 +141,43 @@ void gemm(length m,
           TC const* bias,
           accumulator_t<TC>* workspace,
           target how = target::overwrite) {
-  using A = accumulator_t<TC>;
+  using real = accumulator_t<TC>;
   using a_type = std::remove_const_t<TA>;
   using b_type = std::remove_const_t<TB>;
-  constexpr bool direct = std::same_as<TC, A>;
+  constexpr bool direct = std::same_as<TC, real>;
   length const deepest = std::min(k, gemm_tile::k);
-  A* const packed_b = workspace;
-  A* const packed_a = packed_b + aligned(std::min(n, gemm_tile::n) * deepest);
-  A* const cast_a = packed_a + aligned(std::min(m, gemm_tile::m) * deepest);
-  A* const cast_b =
-      cast_a + (std::same_as<a_type, A> ? 0 : aligned(std::min(m, gemm_tile::m) * deepest));
-  A* const sums =
-      cast_b + (std::same_as<b_type, A> ? 0 : aligned(std::min(n, gemm_tile::n) * deepest));
-  detail::tile_blocking<A> blocking{packed_b, packed_a};
+  real* const packed_b = workspace;
+  real* const packed_a = packed_b + aligned(std::min(n, gemm_tile::n) * deepest);
+  real* const cast_a = packed_a + aligned(std::min(m, gemm_tile::m) * deepest);
+  real* const cast_b =
+      cast_a + (std::same_as<a_type, real> ? 0 : aligned(std::min(m, gemm_tile::m) * deepest));
+  real* const sums =
+      cast_b + (std::same_as<b_type, real> ? 0 : aligned(std::min(n, gemm_tile::n) * deepest));
+  detail::tile_blocking<real> blocking{packed_b, packed_a};
   for (length j = 0; j < n; j += gemm_tile::n) {
     length const columns = std::min(n - j, gemm_tile::n);
     for (length i = 0; i < m; i += gemm_tile::m) {
       length const rows = std::min(m - i, gemm_tile::m);
       matrix<TC> const result{c.data + i * c.stride + j, c.stride};
-      matrix<A> sum{sums, columns};
-      if constexpr (direct) {
-        sum = result;
-      }
+      matrix<real> const sum = [&] {
+        if constexpr (direct) {
+          return result;
+        } else {
+          return matrix<real>{sums, columns};
+        }
+      }();
       if (!direct || how == target::overwrite) {
         detail::fill_zero(rows, columns, sum);
       }
       for (length l = 0; l < k; l += gemm_tile::k) {
         length const depth = std::min(k - l, gemm_tile::k);
-        detail::multiply_tile<OpA, OpB, A>(
+        detail::multiply_tile<OpA, OpB, real>(
             rows,
             columns,
             depth,
-            detail::operand_tile<OpA, A, a_type>({a.data, a.stride}, i, l, rows, depth, cast_a),
-            detail::operand_tile<OpB, A, b_type>({b.data, b.stride}, l, j, depth, columns, cast_b),
+            detail::operand_tile<OpA, real, a_type>({a.data, a.stride}, i, l, rows, depth, cast_a),
+            detail::operand_tile<OpB, real, b_type>(
+                {b.data, b.stride}, l, j, depth, columns, cast_b),
             sum,
             blocking);
       }

@@ -12,7 +12,7 @@
 namespace transformer {
 
 /// How much of what forward saved is there when the block is rebuilt.
-enum class gpt2_block_level {
+enum class gpt2_block_level : std::uint8_t {
   cheap,      // all but ln_1, ln_2 and gelu, which cost no product
   attention,  // attention, residual and the norms' means and rstds only
   input       // nothing
@@ -23,15 +23,17 @@ namespace detail {
 /// The parts of the forward pass; each writes saved tensors from saved tensors.
 template <class T, class Op>
 struct gpt2_block_pass {
-  gpt2_block_shape const& s;
+  gpt2_block_shape s;
   T const* x;
-  gpt2_block_parameters<T const> const& w;
-  gpt2_block_dropout const& dropout;
-  gpt2_block_saved<T> const& a;
-  gpt2_block_sizes const sizes;
-  Op& op;
+  gpt2_block_parameters<T const> w;
+  gpt2_block_dropout dropout;
+  gpt2_block_saved<T> a;
+  gpt2_block_sizes sizes;
+  Op const* op;
 
-  auto* begin(std::size_t i) const { return op(sizes.forward[i].name, sizes.forward[i].workspace); }
+  auto* begin(std::size_t i) const {
+    return (*op)(sizes.forward[i].name, sizes.forward[i].workspace);
+  }
 
   void ln_1(bool first) const {
     begin(0);
@@ -120,8 +122,8 @@ gpt2_block_pass<T, Op> make_gpt2_block_pass(gpt2_block_shape const& s,
                                             gpt2_block_parameters<T const> const& w,
                                             gpt2_block_dropout const& dropout,
                                             gpt2_block_saved<T> const& saved,
-                                            Op& op) {
-  return {s, x, w, dropout, saved, make_gpt2_block_sizes<T>(s, dropout.mlp_residual.on()), op};
+                                            Op const& op) {
+  return {s, x, w, dropout, saved, make_gpt2_block_sizes<T>(s, dropout.mlp_residual.on()), &op};
 }
 
 }  // namespace detail
@@ -135,7 +137,7 @@ void gpt2_block_forward(gpt2_block_shape const& s,
                         gpt2_block_dropout const& dropout,
                         gpt2_block_saved<T> const& saved,
                         T* y,
-                        Op&& op) {
+                        Op const& op) {
   auto const pass = detail::make_gpt2_block_pass(s, x, weights, dropout, saved, op);
   pass.ln_1(true);
   pass.attention_inputs();
@@ -155,7 +157,7 @@ void gpt2_block_rebuild(gpt2_block_shape const& s,
                         gpt2_block_dropout const& dropout,
                         gpt2_block_saved<T> const& saved,
                         gpt2_block_level level,
-                        Op&& op) {
+                        Op const& op) {
   bool const all = level == gpt2_block_level::input;
   auto const pass = detail::make_gpt2_block_pass(s, x, weights, dropout, saved, op);
   pass.ln_1(all);
@@ -184,7 +186,7 @@ void gpt2_block_backward(gpt2_block_shape const& s,
                          T* dx,
                          gpt2_block_parameters<T> const& g,
                          gpt2_block_temporary<T> const& t,
-                         Op&& op) {
+                         Op const& op) {
   length const n = s.rows();
   length const c = s.channels();
   length const f = s.inner;

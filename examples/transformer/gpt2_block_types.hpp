@@ -12,8 +12,8 @@
 namespace transformer {
 
 struct gpt2_block_shape {
-  attention_shape attention;
-  length inner;  // channels of the MLP, 4 x channels as a rule
+  attention_shape attention{};
+  length inner = 0;  // channels of the MLP, 4 x channels as a rule
   double epsilon = 1e-5;
 
   constexpr length rows() const { return attention.rows(); }
@@ -89,7 +89,7 @@ constexpr gpt2_block_dropout make_gpt2_block_dropout(random_key at,
   return {key(0, attention), key(1, residual), key(2, residual)};
 }
 
-enum class element_kind { value, accumulator };
+enum class element_kind : std::uint8_t { value, accumulator };
 
 struct tensor_size {
   std::string_view name;

@@ -10,10 +10,10 @@
 namespace transformer {
 
 struct gpt2_head_shape {
-  length samples;
-  length tokens;
-  length channels;
-  length vocabulary;
+  length samples = 0;
+  length tokens = 0;
+  length channels = 0;
+  length vocabulary = 0;
   double epsilon = 1e-5;
 
   static constexpr length slice = 4 * gemm_tile::n;  // of the vocabulary
@@ -49,11 +49,11 @@ struct gpt2_head_sizes {
 
 template <class T>
 constexpr gpt2_head_sizes make_gpt2_head_sizes(gpt2_head_shape const& s) {
-  using A = accumulator_t<T>;
+  using real = accumulator_t<T>;
   length const n = s.rows();
   length const c = s.channels;
   length const v = s.widest();
-  length const project = gemm_workspace<T, T, A>(n, v, c);
+  length const project = gemm_workspace<T, T, real>(n, v, c);
   return {
       .saved = {tensor_size{"ln_f", element_kind::value, n * c},
                 {"ln_f_mean", element_kind::accumulator, n},
@@ -63,8 +63,8 @@ constexpr gpt2_head_sizes make_gpt2_head_sizes(gpt2_head_shape const& s) {
       .forward = {operator_size{"ln_f", 0}, {"loss", 3 * aligned(n) + aligned(n * v) + project}},
       .backward = {operator_size{"loss",
                                  aligned(n * v) + std::max({project,
-                                                            gemm_workspace<A, T, A>(n, c, v),
-                                                            gemm_workspace<A, T, T>(v, c, n)})},
+                                                            gemm_workspace<real, T, real>(n, c, v),
+                                                            gemm_workspace<real, T, T>(v, c, n)})},
                    {"ln_f", 0}}};
 }
 
@@ -72,7 +72,7 @@ namespace detail {
 
 /// body(first, count) over slices of the vocabulary.
 template <class Body>
-void for_slices(gpt2_head_shape const& s, Body&& body) {
+void for_slices(gpt2_head_shape const& s, Body const& body) {
   for (length first = 0; first < s.vocabulary; first += gpt2_head_shape::slice) {
     body(first, std::min(s.vocabulary - first, gpt2_head_shape::slice));
   }
@@ -108,8 +108,8 @@ void gpt2_head_forward(gpt2_head_shape const& s,
                        gpt2_head_parameters<T const> const& w,
                        gpt2_head_saved<T> const& saved,
                        accumulator_t<T>* losses,
-                       Op&& op) {
-  using A = accumulator_t<T>;
+                       Op const& op) {
+  using real = accumulator_t<T>;
   auto const sizes = make_gpt2_head_sizes<T>(s);
   length const n = s.rows();
   op(sizes.forward[0].name, sizes.forward[0].workspace);
@@ -118,14 +118,14 @@ void gpt2_head_forward(gpt2_head_shape const& s,
                      x,
                      w.ln_f_weight,
                      w.ln_f_bias,
-                     static_cast<A>(s.epsilon),
+                     static_cast<real>(s.epsilon),
                      saved.ln_f,
                      saved.ln_f_mean,
                      saved.ln_f_rstd);
-  A* const room = op(sizes.forward[1].name, sizes.forward[1].workspace);
-  cross_entropy_rows<A> const state{room, room + aligned(n), room + 2 * aligned(n)};
-  A* const logits = room + 3 * aligned(n);
-  A* const inner = logits + aligned(n * s.widest());
+  real* const room = op(sizes.forward[1].name, sizes.forward[1].workspace);
+  cross_entropy_rows<real> const state{room, room + aligned(n), room + 2 * aligned(n)};
+  real* const logits = room + 3 * aligned(n);
+  real* const inner = logits + aligned(n * s.widest());
   cross_entropy_begin(n, state);
   detail::for_slices(s, [&](length first, length count) {
     detail::slice_logits(s, first, count, saved.ln_f, w.lm_head_weight, logits, inner);
@@ -145,13 +145,13 @@ void gpt2_head_backward(gpt2_head_shape const& s,
                         T* dx,
                         gpt2_head_parameters<T> const& g,
                         accumulator_t<T>* dln_f,
-                        Op&& op) {
-  using A = accumulator_t<T>;
+                        Op const& op) {
+  using real = accumulator_t<T>;
   auto const sizes = make_gpt2_head_sizes<T>(s);
   length const n = s.rows();
   length const c = s.channels;
-  A* const logits = op(sizes.backward[0].name, sizes.backward[0].workspace);
-  A* const inner = logits + aligned(n * s.widest());
+  real* const logits = op(sizes.backward[0].name, sizes.backward[0].workspace);
+  real* const inner = logits + aligned(n * s.widest());
   detail::for_slices(s, [&](length first, length count) {
     detail::slice_logits(s, first, count, saved.ln_f, w.lm_head_weight, logits, inner);
     cross_entropy_backward(n, first, count, logits, targets, saved.log_sums, scale, logits);
@@ -161,7 +161,7 @@ void gpt2_head_backward(gpt2_head_shape const& s,
                                          matrix{logits, count},
                                          matrix{w.lm_head_weight + first * c, c},
                                          matrix{dln_f, c},
-                                         static_cast<A const*>(nullptr),
+                                         static_cast<real const*>(nullptr),
                                          inner,
                                          first == 0 ? target::overwrite : target::add);
     gemm<operand::transposed, operand::as_is>(count,

@@ -17,11 +17,11 @@ void layer_norm_apply(length rows,
                       accumulator_t<T> const* mean,
                       accumulator_t<T> const* rstd,
                       T* y) {
-  using A = accumulator_t<T>;
+  using real = accumulator_t<T>;
   for (length r = 0; r < rows; ++r) {
-    auto const centre = pack<A>::all(mean[r]);
-    auto const inverse = pack<A>::all(rstd[r]);
-    for_packs<A>(channels, [&](length i, length count) {
+    auto const centre = pack<real>::all(mean[r]);
+    auto const inverse = pack<real>::all(rstd[r]);
+    for_packs<real>(channels, [&](length i, length count) {
       auto const normal = (load(x + r * channels + i, count) - centre) * inverse;
       store(y + r * channels + i, normal * load(gamma + i, count) + load(beta + i, count), count);
     });
@@ -39,18 +39,18 @@ void layer_norm_forward(length rows,
                         T* y,
                         accumulator_t<T>* mean,
                         accumulator_t<T>* rstd) {
-  using A = accumulator_t<T>;
-  A const share = A{1} / static_cast<A>(channels);
+  using real = accumulator_t<T>;
+  real const share = real{1} / static_cast<real>(channels);
   for (length r = 0; r < rows; ++r) {
     T const* const row = x + r * channels;
-    mean[r] = share *
-              sum_packs<A>(channels, [&](length i, length count) { return load(row + i, count); });
-    auto const centre = pack<A>::all(mean[r]);
-    A const variance = share * sum_packs<A>(channels, [&](length i, length count) {
-                         auto const distance = load(row + i, count) - centre;
-                         return distance * distance;
-                       });
-    rstd[r] = A{1} / std::sqrt(variance + epsilon);
+    mean[r] = share * sum_packs<real>(channels,
+                                      [&](length i, length count) { return load(row + i, count); });
+    auto const centre = pack<real>::all(mean[r]);
+    real const variance = share * sum_packs<real>(channels, [&](length i, length count) {
+                            auto const distance = load(row + i, count) - centre;
+                            return distance * distance;
+                          });
+    rstd[r] = real{1} / std::sqrt(variance + epsilon);
   }
   layer_norm_apply(rows, channels, x, gamma, beta, mean, rstd, y);
 }
@@ -65,22 +65,22 @@ void layer_norm_backward_row(length channels,
                              G const* dy,
                              T const* beside,
                              T* dx) {
-  using A = accumulator_t<T>;
-  A const share = A{1} / static_cast<A>(channels);
-  auto const centre = pack<A>::all(mean);
-  auto const inverse = pack<A>::all(rstd);
+  using real = accumulator_t<T>;
+  real const share = real{1} / static_cast<real>(channels);
+  auto const centre = pack<real>::all(mean);
+  auto const inverse = pack<real>::all(rstd);
   auto const normal = [&](length i, length count) {
     return (load(x + i, count) - centre) * inverse;
   };
   auto const slope = [&](length i, length count) {
     return load(dy + i, count) * load(gamma + i, count);
   };
-  auto const mean_slope = pack<A>::all(share * sum_packs<A>(channels, slope));
+  auto const mean_slope = pack<real>::all(share * sum_packs<real>(channels, slope));
   auto const mean_product =
-      pack<A>::all(share * sum_packs<A>(channels, [&](length i, length count) {
-                     return slope(i, count) * normal(i, count);
-                   }));
-  for_packs<A>(channels, [&](length i, length count) {
+      pack<real>::all(share * sum_packs<real>(channels, [&](length i, length count) {
+                        return slope(i, count) * normal(i, count);
+                      }));
+  for_packs<real>(channels, [&](length i, length count) {
     auto value = (slope(i, count) - mean_slope - normal(i, count) * mean_product) * inverse;
     value = beside == nullptr ? value : value + load(beside + i, count);
     store(dx + i, value, count);
@@ -101,7 +101,7 @@ void layer_norm_backward(length rows,
                          T* dx,
                          T* dgamma,
                          T* dbeta) {
-  using A = accumulator_t<T>;
+  using real = accumulator_t<T>;
   for (length r = 0; r < rows; ++r) {
     length const at = r * channels;
     layer_norm_backward_row(channels,
@@ -113,20 +113,21 @@ void layer_norm_backward(length rows,
                             beside == nullptr ? nullptr : beside + at,
                             dx + at);
   }
-  sum_columns<A>(
+  sum_columns<real>(
       rows,
       channels,
       [&](length r, length i, length count) {
         length const at = r * channels + i;
-        auto const normal = (load(x + at, count) - pack<A>::all(mean[r])) * pack<A>::all(rstd[r]);
+        auto const normal =
+            (load(x + at, count) - pack<real>::all(mean[r])) * pack<real>::all(rstd[r]);
         return load(dy + at, count) * normal;
       },
-      [&](length i, length count, pack<A> sum) { store(dgamma + i, sum, count); });
-  sum_columns<A>(
+      [&](length i, length count, pack<real> sum) { store(dgamma + i, sum, count); });
+  sum_columns<real>(
       rows,
       channels,
       [&](length r, length i, length count) { return load(dy + r * channels + i, count); },
-      [&](length i, length count, pack<A> sum) { store(dbeta + i, sum, count); });
+      [&](length i, length count, pack<real> sum) { store(dbeta + i, sum, count); });
 }
 
 }  // namespace transformer

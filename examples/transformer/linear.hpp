@@ -35,12 +35,12 @@ void linear_forward(length m,
 /// Sum of the m rows of dy, in ascending order.
 template <class T>
 void bias_backward(length m, length n, T const* dy, T* dbias) {
-  using A = accumulator_t<T>;
-  sum_columns<A>(
+  using real = accumulator_t<T>;
+  sum_columns<real>(
       m,
       n,
       [&](length i, length j, length count) { return load(dy + i * n + j, count); },
-      [&](length j, length count, pack<A> sum) { store(dbias + j, sum, count); });
+      [&](length j, length count, pack<real> sum) { store(dbias + j, sum, count); });
 }
 
 /// Overwrites dx[m, k], dw[n, k] and dbias[n]; each may be null.

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <numbers>
 
 namespace transformer {
 
@@ -70,13 +71,13 @@ using i32x4 [[gnu::vector_size(16)]] = std::int32_t;
 
 template <class A>
 pack<A> load_whole(A const* from) {
-  pack<A> a;
+  pack<A> a{};
   std::memcpy(&a, from, sizeof(a));
   return a;
 }
 
 inline pack<float> load_whole(bfloat16 const* from) {
-  u16x4 bits;
+  u16x4 bits{};
   std::memcpy(&bits, from, sizeof(bits));
   return {std::bit_cast<pack<float>::vector>(__builtin_convertvector(bits, u32x4) << 16U)};
 }
@@ -88,9 +89,9 @@ void store_whole(A* to, pack<A> a) {
 
 /// Bit for bit `to_bfloat16`.
 inline void store_whole(bfloat16* to, pack<float> a) {
-  u32x4 const bits = std::bit_cast<u32x4>(a.v);
+  auto const bits = std::bit_cast<u32x4>(a.v);
   u32x4 const nan = u32x4{} + protrain::core::canonical_nan_bits;
-  i32x4 const magnitude = std::bit_cast<i32x4>(bits & 0x7FFFFFFFU);
+  auto const magnitude = std::bit_cast<i32x4>(bits & 0x7FFFFFFFU);
   u32x4 const kept = (magnitude > 0x7F800000) ? nan : bits + 0x8000U;
   u16x4 const half = __builtin_convertvector(kept >> 16U, u16x4);
   std::memcpy(static_cast<void*>(to), &half, sizeof(half));
@@ -125,7 +126,7 @@ void store(T* to, pack<accumulator_t<T>> a, length count) {
 
 /// body(i, count) over [0, n): whole packs, then what is left.
 template <class A, class Body>
-void for_packs(length n, Body&& body) {
+void for_packs(length n, Body const& body) {
   length i = 0;
   for (; i + pack<A>::width <= n; i += pack<A>::width) {
     body(i, pack<A>::width);
@@ -137,7 +138,7 @@ void for_packs(length n, Body&& body) {
 
 /// Sum of term(i, count) over [0, n): even and odd packs apart, then lanes pairwise.
 template <class A, class Term>
-A sum_packs(length n, Term&& term) {
+A sum_packs(length n, Term const& term) {
   constexpr length width = pack<A>::width;
   pack<A> even{};
   pack<A> odd{};
@@ -163,7 +164,7 @@ A sum_packs(length n, Term&& term) {
 
 /// Largest of term(i, count) over [0, n).
 template <class A, class Term>
-A max_packs(length n, Term&& term) {
+A max_packs(length n, Term const& term) {
   constexpr A least = -std::numeric_limits<A>::infinity();
   pack<A> most = pack<A>::all(least);
   for_packs<A>(n, [&](length i, length count) {
@@ -179,7 +180,7 @@ A max_packs(length n, Term&& term) {
 /// done(j, count, sum over rows r of term(r, j, count)): each column adds its rows in ascending
 /// order; 64 bytes of columns at a time, so that a cache line is read once.
 template <class A, class Term, class Done>
-void sum_columns(length rows, length columns, Term&& term, Done&& done) {
+void sum_columns(length rows, length columns, Term const& term, Done const& done) {
   constexpr length width = pack<A>::width;
   constexpr length group = 4;
   length j = 0;
@@ -216,10 +217,11 @@ inline pack<float> exp(pack<float> x) {
   constexpr float highest = 88.37626F;     // 127.5 ln 2: the exponent below stays under 128
   constexpr float to_integer = 0x1.8p23F;  // adding it leaves the nearest integer in the low bits
   packf const inside = min(max(x, packf::all(lowest)), packf::all(highest));
-  packf const shifted = inside * packf::all(0x1.715476p+0F) + packf::all(to_integer);  // log2 e
+  packf const shifted = inside * packf::all(std::numbers::log2e_v<float>) + packf::all(to_integer);
   packf const whole = shifted - packf::all(to_integer);
   // ln 2 in two parts, the first short enough to be exact in the product.
-  packf const rest = inside - whole * packf::all(0x1.63p-1F) - whole * packf::all(-0x1.bd0106p-13F);
+  packf const rest =
+      inside - whole * packf::all(355.0F / 512.0F) - whole * packf::all(-0x1.bd0106p-13F);
   packf sum = packf::all(1.0F / 5040.0F);  // Taylor: |rest| <= ln 2 / 2, the next term is 5e-9
   for (float const c :
        {1.0F / 720.0F, 1.0F / 120.0F, 1.0F / 24.0F, 1.0F / 6.0F, 0.5F, 1.0F, 1.0F}) {
@@ -230,7 +232,8 @@ inline pack<float> exp(pack<float> x) {
   result.v = x.v < packf::all(lowest).v ? packf{}.v : result.v;
   result.v =
       x.v > packf::all(highest).v ? packf::all(std::numeric_limits<float>::infinity()).v : result.v;
-  return {x.v == x.v ? result.v : x.v};
+  auto const magnitude = std::bit_cast<detail::i32x4>(x.v) & 0x7FFFFFFF;
+  return {magnitude > 0x7F800000 ? x.v : result.v};
 }
 
 inline pack<double> exp(pack<double> x) {

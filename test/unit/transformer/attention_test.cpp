@@ -16,7 +16,7 @@ struct attention_case {
 
   template <class T>
   outcome operator()(memory& mem, arrays const& in, arrays const& weights) const {
-    using A = accumulator_t<T>;
+    using real = accumulator_t<T>;
     length const n = shape.rows() * shape.channels;
     T const* const qkv = mem.put<T>(in[0]);
     T const* const dout = mem.put<T>(weights[0]);
@@ -24,14 +24,14 @@ struct attention_case {
     T* const out = mem.make<T>(n);
     T* const dqkv = mem.make<T>(3 * n);
     attention_forward(
-        shape, qkv, key, probabilities, out, mem.make<A>(attention_forward_workspace<T>(shape)));
+        shape, qkv, key, probabilities, out, mem.make<real>(attention_forward_workspace<T>(shape)));
     attention_backward(shape,
                        qkv,
                        probabilities,
                        dout,
                        key,
                        dqkv,
-                       mem.make<A>(attention_backward_workspace<T>(shape)));
+                       mem.make<real>(attention_backward_workspace<T>(shape)));
     return {{values_of(out, n)}, {values_of(dqkv, 3 * n)}};
   }
 

@@ -22,10 +22,11 @@ struct loss_case {
 
   template <class T>
   outcome operator()(memory& mem, arrays const& in, arrays const& weights) const {
-    using A = accumulator_t<T>;
-    cross_entropy_rows<A> const state{mem.make<A>(rows), mem.make<A>(rows), mem.make<A>(rows)};
-    A* const log_sums = mem.make<A>(rows);
-    A* const losses = mem.make<A>(samples);
+    using real = accumulator_t<T>;
+    cross_entropy_rows<real> const state{
+        mem.make<real>(rows), mem.make<real>(rows), mem.make<real>(rows)};
+    real* const log_sums = mem.make<real>(rows);
+    real* const losses = mem.make<real>(samples);
     cross_entropy_begin(rows, state);
     for (length first = 0; first < vocabulary; first += chunk) {
       length const count = std::min(chunk, vocabulary - first);
@@ -37,7 +38,7 @@ struct loss_case {
       length const count = std::min(chunk, vocabulary - first);
       T* const here = part<T>(mem, in[0], first, count);
       cross_entropy_backward(
-          rows, first, count, here, targets, log_sums, static_cast<A>(weights[0][0]), here);
+          rows, first, count, here, targets, log_sums, static_cast<real>(weights[0][0]), here);
       for (length i = 0; i < rows * count; ++i) {
         gradient[static_cast<std::size_t>(i / count * vocabulary + first + i % count)] =
             to_double(here[i]);

@@ -61,12 +61,12 @@ std::vector<double> product(memory& m,
                             std::vector<double> const& b,
                             std::vector<double> const* bias,
                             std::vector<double> const* before = nullptr) {
-  using A = accumulator_t<TC>;
+  using real = accumulator_t<TC>;
   TA const* const pa = m.put<TA>(a);
   TB const* const pb = m.put<TB>(b);
   TC const* const pbias = bias == nullptr ? nullptr : m.put<TC>(*bias);
   TC* const c = before == nullptr ? m.make<TC>(s.m * s.n) : m.put<TC>(*before);
-  A* const workspace = m.make<A>(gemm_workspace<TA, TB, TC>(s.m, s.n, s.k));
+  real* const workspace = m.make<real>(gemm_workspace<TA, TB, TC>(s.m, s.n, s.k));
   gemm<OpA, OpB>(s.m,
                  s.n,
                  s.k,

@@ -31,13 +31,13 @@ struct block_case {
 
   template <class T>
   gpt2_block_saved<T> make_saved(memory& mem, gpt2_block_sizes const& sizes) const {
-    using A = accumulator_t<T>;
+    using real = accumulator_t<T>;
     auto const& s = sizes.saved;
     for (std::size_t i : {1U, 2U, 8U, 9U}) {
       CHECK(s[i].kind == element_kind::accumulator);
     }
     auto const value = [&](std::size_t i) { return mem.make<T>(s[i].elements); };
-    auto const sum = [&](std::size_t i) { return mem.make<A>(s[i].elements); };
+    auto const sum = [&](std::size_t i) { return mem.make<real>(s[i].elements); };
     return {value(0),
             sum(1),
             sum(2),
@@ -80,10 +80,10 @@ struct block_case {
 
   template <class T>
   outcome operator()(memory& mem, arrays const& in, arrays const& loss_weights) const {
-    using A = accumulator_t<T>;
+    using real = accumulator_t<T>;
     length const n = shape.rows() * shape.channels();
     auto const sizes = make_gpt2_block_sizes<T>(shape, dropout.mlp_residual.on());
-    auto const op = [&](std::string_view, length elements) { return mem.make<A>(elements); };
+    auto const op = [&](std::string_view, length elements) { return mem.make<real>(elements); };
     T const* const x = mem.put<T>(in[0]);
     T const* const dy = mem.put<T>(loss_weights[0]);
     T* const y = mem.make<T>(n);

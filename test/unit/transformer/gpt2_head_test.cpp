@@ -19,18 +19,18 @@ struct head_case {
 
   template <class T>
   outcome operator()(memory& mem, arrays const& in, arrays const& weights) const {
-    using A = accumulator_t<T>;
+    using real = accumulator_t<T>;
     length const n = shape.rows() * shape.channels;
     auto const sizes = make_gpt2_head_sizes<T>(shape);
-    auto const op = [&](std::string_view, length elements) { return mem.make<A>(elements); };
-    auto const sum = [&](std::size_t i) { return mem.make<A>(sizes.saved[i].elements); };
+    auto const op = [&](std::string_view, length elements) { return mem.make<real>(elements); };
+    auto const sum = [&](std::size_t i) { return mem.make<real>(sizes.saved[i].elements); };
     T const* const x = mem.put<T>(in[0]);
     gpt2_head_parameters<T const> const w{mem.put<T>(in[1]), mem.put<T>(in[2]), mem.put<T>(in[3])};
     gpt2_head_parameters<T> const g{mem.make<T>(shape.channels),
                                     mem.make<T>(shape.channels),
                                     mem.make<T>(shape.vocabulary * shape.channels)};
     gpt2_head_saved<T> const saved{mem.make<T>(sizes.saved[0].elements), sum(1), sum(2), sum(3)};
-    A* const losses = mem.make<A>(shape.samples);
+    real* const losses = mem.make<real>(shape.samples);
     T* const dx = mem.make<T>(n);
     gpt2_head_forward(shape, x, targets, w, saved, losses, op);
     gpt2_head_backward(shape,
@@ -38,10 +38,10 @@ struct head_case {
                        targets,
                        w,
                        saved,
-                       static_cast<A>(weights[0][0]),
+                       static_cast<real>(weights[0][0]),
                        dx,
                        g,
-                       mem.make<A>(sizes.temporary.elements),
+                       mem.make<real>(sizes.temporary.elements),
                        op);
     return {{values_of(losses, shape.samples)},
             {values_of(dx, n),

@@ -16,7 +16,7 @@ struct norm_case {
 
   template <class T>
   outcome operator()(memory& mem, arrays const& in, arrays const& weights) const {
-    using A = accumulator_t<T>;
+    using real = accumulator_t<T>;
     length const n = rows * channels;
     T const* const x = mem.put<T>(in[0]);
     T const* const gamma = mem.put<T>(in[1]);
@@ -24,12 +24,12 @@ struct norm_case {
     T const* const dy = mem.put<T>(weights[0]);
     T* const y = mem.make<T>(n);
     T* const again = mem.make<T>(n);
-    A* const mean = mem.make<A>(rows);
-    A* const rstd = mem.make<A>(rows);
+    real* const mean = mem.make<real>(rows);
+    real* const rstd = mem.make<real>(rows);
     T* const dx = mem.make<T>(n);
     T* const dgamma = mem.make<T>(channels);
     T* const dbeta = mem.make<T>(channels);
-    layer_norm_forward(rows, channels, x, gamma, beta, A{1} / A{100000}, y, mean, rstd);
+    layer_norm_forward(rows, channels, x, gamma, beta, real{1} / real{100000}, y, mean, rstd);
     layer_norm_apply(rows, channels, x, gamma, beta, mean, rstd, again);
     CHECK(std::memcmp(y, again, static_cast<std::size_t>(n) * sizeof(T)) == 0);
     T const* const none = nullptr;

@@ -17,7 +17,7 @@ struct linear_case {
 
   template <class T>
   outcome operator()(memory& mem, arrays const& in, arrays const& weights) const {
-    using A = accumulator_t<T>;
+    using real = accumulator_t<T>;
     T const* const x = mem.put<T>(in[0]);
     T const* const w = mem.put<T>(in[1]);
     T const* const bias = mem.put<T>(in[2]);
@@ -26,9 +26,9 @@ struct linear_case {
     T* const dx = mem.make<T>(m * k);
     T* const dw = mem.make<T>(n * k);
     T* const dbias = mem.make<T>(n);
-    linear_forward(m, n, k, x, w, bias, y, mem.make<A>(linear_forward_workspace<T>(m, n, k)));
+    linear_forward(m, n, k, x, w, bias, y, mem.make<real>(linear_forward_workspace<T>(m, n, k)));
     linear_backward(
-        m, n, k, x, w, dy, dx, dw, dbias, mem.make<A>(linear_backward_workspace<T>(m, n, k)));
+        m, n, k, x, w, dy, dx, dw, dbias, mem.make<real>(linear_backward_workspace<T>(m, n, k)));
     return {{values_of(y, m * n)},
             {values_of(dx, m * k), values_of(dw, n * k), values_of(dbias, n)}};
   }
