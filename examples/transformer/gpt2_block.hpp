@@ -29,7 +29,7 @@ struct gpt2_block_pass {
   gpt2_block_dropout dropout;
   gpt2_block_saved<T> a;
   gpt2_block_sizes sizes;
-  Op const* op;
+  Op* op;
 
   auto* begin(std::size_t i) const {
     return (*op)(sizes.forward[i].name, sizes.forward[i].workspace);
@@ -122,7 +122,7 @@ gpt2_block_pass<T, Op> make_gpt2_block_pass(gpt2_block_shape const& s,
                                             gpt2_block_parameters<T const> const& w,
                                             gpt2_block_dropout const& dropout,
                                             gpt2_block_saved<T> const& saved,
-                                            Op const& op) {
+                                            Op& op) {
   return {s, x, w, dropout, saved, make_gpt2_block_sizes<T>(s, dropout.mlp_residual.on()), &op};
 }
 
@@ -137,7 +137,7 @@ void gpt2_block_forward(gpt2_block_shape const& s,
                         gpt2_block_dropout const& dropout,
                         gpt2_block_saved<T> const& saved,
                         T* y,
-                        Op const& op) {
+                        Op& op) {
   auto const pass = detail::make_gpt2_block_pass(s, x, weights, dropout, saved, op);
   pass.ln_1(true);
   pass.attention_inputs();
@@ -157,7 +157,7 @@ void gpt2_block_rebuild(gpt2_block_shape const& s,
                         gpt2_block_dropout const& dropout,
                         gpt2_block_saved<T> const& saved,
                         gpt2_block_level level,
-                        Op const& op) {
+                        Op& op) {
   bool const all = level == gpt2_block_level::input;
   auto const pass = detail::make_gpt2_block_pass(s, x, weights, dropout, saved, op);
   pass.ln_1(all);
@@ -186,7 +186,7 @@ void gpt2_block_backward(gpt2_block_shape const& s,
                          T* dx,
                          gpt2_block_parameters<T> const& g,
                          gpt2_block_temporary<T> const& t,
-                         Op const& op) {
+                         Op& op) {
   length const n = s.rows();
   length const c = s.channels();
   length const f = s.inner;

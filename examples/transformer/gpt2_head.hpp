@@ -108,7 +108,7 @@ void gpt2_head_forward(gpt2_head_shape const& s,
                        gpt2_head_parameters<T const> const& w,
                        gpt2_head_saved<T> const& saved,
                        accumulator_t<T>* losses,
-                       Op const& op) {
+                       Op& op) {
   using real = accumulator_t<T>;
   auto const sizes = make_gpt2_head_sizes<T>(s);
   length const n = s.rows();
@@ -145,7 +145,7 @@ void gpt2_head_backward(gpt2_head_shape const& s,
                         T* dx,
                         gpt2_head_parameters<T> const& g,
                         accumulator_t<T>* dln_f,
-                        Op const& op) {
+                        Op& op) {
   using real = accumulator_t<T>;
   auto const sizes = make_gpt2_head_sizes<T>(s);
   length const n = s.rows();

@@ -180,16 +180,17 @@ TEST_CASE("GPT-2 block: operators come in the order of the size table, with its 
     values[i] = m.put<float>(in[i + 1]);
   }
   std::vector<operator_size> seen;
+  auto op = [&m, seen = &seen](std::string_view name, length elements) mutable {
+    seen->push_back({name, elements});
+    return m.make<float>(elements);
+  };
   gpt2_block_forward(small,
                      static_cast<float const*>(m.put<float>(in[0])),
                      block_case::name<float const>(values),
                      {},
                      c.make_saved<float>(m, sizes),
                      m.make<float>(60),
-                     [&](std::string_view name, length elements) {
-                       seen.push_back({name, elements});
-                       return m.make<float>(elements);
-                     });
+                     op);
   REQUIRE(seen.size() == sizes.forward.size());
   for (std::size_t i = 0; i < seen.size(); ++i) {
     CHECK(seen[i].name == sizes.forward[i].name);
