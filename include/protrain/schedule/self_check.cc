@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Written by tools/self_checks: every header of this folder, twice.
+// clang-format off
+#include <protrain/schedule/compile.hpp>
+#include <protrain/schedule/detail/arena.hpp>
+#include <protrain/schedule/detail/compiler.hpp>
+#include <protrain/schedule/detail/emitter.hpp>
+#include <protrain/schedule/detail/residency.hpp>
+#include <protrain/schedule/detail/spans.hpp>
+#include <protrain/schedule/detail/states.hpp>
+#include <protrain/schedule/detail/verify_content.hpp>
+#include <protrain/schedule/detail/verify_machine.hpp>
+#include <protrain/schedule/detail/verify_memory.hpp>
+#include <protrain/schedule/detail/verify_passes.hpp>
+#include <protrain/schedule/detail/verify_races.hpp>
+#include <protrain/schedule/detail/verify_spans.hpp>
+#include <protrain/schedule/detail/verify_states.hpp>
+#include <protrain/schedule/detail/verify_tables.hpp>
+#include <protrain/schedule/knobs.hpp>
+#include <protrain/schedule/memory.hpp>
+#include <protrain/schedule/program.hpp>
+#include <protrain/schedule/verdict.hpp>
+#include <protrain/schedule/verify.hpp>
+#include <protrain/schedule/compile.hpp>
+#include <protrain/schedule/detail/arena.hpp>
+#include <protrain/schedule/detail/compiler.hpp>
+#include <protrain/schedule/detail/emitter.hpp>
+#include <protrain/schedule/detail/residency.hpp>
+#include <protrain/schedule/detail/spans.hpp>
+#include <protrain/schedule/detail/states.hpp>
+#include <protrain/schedule/detail/verify_content.hpp>
+#include <protrain/schedule/detail/verify_machine.hpp>
+#include <protrain/schedule/detail/verify_memory.hpp>
+#include <protrain/schedule/detail/verify_passes.hpp>
+#include <protrain/schedule/detail/verify_races.hpp>
+#include <protrain/schedule/detail/verify_spans.hpp>
+#include <protrain/schedule/detail/verify_states.hpp>
+#include <protrain/schedule/detail/verify_tables.hpp>
+#include <protrain/schedule/knobs.hpp>
+#include <protrain/schedule/memory.hpp>
+#include <protrain/schedule/program.hpp>
+#include <protrain/schedule/verdict.hpp>
+#include <protrain/schedule/verify.hpp>
