@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The laws of chunk::placement_policy. Policies under test are default-constructible.
+
+#include "protrain/chunk/placement.hpp"
+#include "test/support/random_jobs.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace protrain::test {
+
+TEST_CASE_TEMPLATE_DEFINE("laws of a placement policy", P, placement_laws) {
+  static_assert(chunk::placement_policy<P>);
+  P const policy{};
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    CAPTURE(seed);
+    chunk::layout const l = make_case(seed).layout;
+    auto const chunks = static_cast<std::uint32_t>(l.chunks.size());
+    std::vector<std::uint8_t> before(chunks, 0);
+    for (std::uint32_t n = 0; n <= chunks + 2; ++n) {
+      std::vector<std::uint8_t> const flags = policy.persistent(l, n);
+      REQUIRE(flags.size() == chunks);
+      CHECK(flags == P(policy).persistent(chunk::layout(l), n));
+      CHECK(std::count(flags.begin(), flags.end(), 1) == std::min(n, chunks));
+      CHECK(std::count(flags.begin(), flags.end(), 0) == chunks - std::min(n, chunks));
+      for (std::uint32_t c = 0; c < chunks; ++c) {
+        CHECK(flags[c] >= before[c]);
+      }
+      before = flags;
+    }
+  }
+}
+
+}  // namespace protrain::test

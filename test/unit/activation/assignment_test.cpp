@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Assignment: the laws, the paper's figure, pins.
+
+#include "protrain/activation/assignment.hpp"
+
+#include "test/law/assignment.hpp"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+namespace {
+
+using namespace protrain;
+using activation::pin;
+using activation::strategy;
+
+/// The least that is a policy.
+struct archetype {
+  using policy_tag = activation::assignment_tag;
+  std::vector<strategy> assign(std::span<pin const> pins, activation::counts const&) const {
+    std::vector<strategy> out;
+    for (pin const p : pins) {
+      out.push_back(p == pin::free ? strategy::keep : activation::pinned(p));
+    }
+    return out;
+  }
+  bool operator==(archetype const&) const = default;
+};
+
+/// A policy with a value: checkpoints every n-th free block while it may.
+struct every {
+  using policy_tag = activation::assignment_tag;
+  std::uint32_t n = 2;
+  std::vector<strategy> assign(std::span<pin const> pins, activation::counts const& c) const {
+    std::vector<strategy> out = archetype{}.assign(pins, c);
+    std::uint32_t used = 0;
+    for (std::size_t b = 0; b < pins.size(); b += n) {
+      if (pins[b] == pin::free && used < c.checkpoint) {
+        out[b] = strategy::checkpoint;
+        ++used;
+      }
+    }
+    return out;
+  }
+  bool operator==(every const&) const = default;
+};
+
+TEST_CASE_TEMPLATE_INVOKE(test::assignment_laws,
+                          activation::interleaved,
+                          activation::keep_all,
+                          activation::checkpoint_all,
+                          archetype,
+                          every);
+
+constexpr strategy K = strategy::keep;
+constexpr strategy C = strategy::checkpoint;
+constexpr strategy S = strategy::swap;
+
+TEST_CASE("the paper's figure: 8 blocks, swap 1 and 4, checkpoint 2 3 5 6, keep 7 8") {
+  std::vector<pin> const pins(8, pin::free);
+  CHECK(activation::interleaved{}.assign(pins, {.swap = 2, .checkpoint = 4, .interval = 3}) ==
+        std::vector{S, C, C, S, C, C, K, K});
+}
+
+TEST_CASE("an interval too wide for all swaps swaps fewer") {
+  std::vector<pin> const pins(5, pin::free);
+  CHECK(activation::interleaved{}.assign(pins, {.swap = 4, .checkpoint = 1, .interval = 3}) ==
+        std::vector{S, C, K, S, K});
+  CHECK(activation::interleaved{}.assign(pins, {.swap = 2, .checkpoint = 0, .interval = 1}) ==
+        std::vector{S, S, K, K, K});
+}
+
+TEST_CASE("pinned blocks keep their pin and don't count") {
+  std::vector<pin> const pins{
+      pin::checkpoint, pin::free, pin::keep, pin::free, pin::swap, pin::free};
+  CHECK(activation::free_blocks(pins) == 3);
+  CHECK(activation::interleaved{}.assign(pins, {.swap = 2, .checkpoint = 1, .interval = 2}) ==
+        std::vector{C, S, K, C, S, S});
+  CHECK(activation::checkpoint_all{}.assign(pins, {.checkpoint = 3}) ==
+        std::vector{C, C, K, C, S, C});
+  CHECK(activation::keep_all{}.assign(pins, {.swap = 3, .checkpoint = 3}) ==
+        std::vector{C, K, K, K, S, K});
+}
+
+TEST_CASE("pins come from the shapes, one per block") {
+  trace::trace t;
+  t.shapes = {{.pinned = pin::swap}, {.pinned = pin::free}};
+  t.blocks = {{0}, {1}, {1}};
+  CHECK(activation::pins_of(t) == std::vector{pin::swap, pin::free, pin::free});
+}
+
+TEST_CASE("strategies have names, and a block type is free unless it says otherwise") {
+  CHECK(name_of(K) == "keep");
+  CHECK(name_of(C) == "checkpoint");
+  CHECK(name_of(S) == "swap");
+  CHECK(activation::strategy_of<int>::value == pin::free);
+  CHECK(activation::pinned(pin::keep) == K);
+  CHECK(activation::pinned(pin::checkpoint) == C);
+  CHECK(activation::pinned(pin::swap) == S);
+}
+
+}  // namespace

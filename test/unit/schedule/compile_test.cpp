@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// compile: what it refuses, and what the knobs do to a program.
+
+#include "protrain/schedule/compile.hpp"
+
+#include "protrain/schedule/memory.hpp"
+#include "protrain/schedule/verify.hpp"
+#include "test/support/small_job.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+namespace {
+
+using namespace protrain;
+using schedule::opcode;
+
+struct setup {
+  trace::trace facts;
+  chunk::layout layout;
+  schedule::knobs knobs;
+
+  schedule::program compile() const {
+    auto p = schedule::compile(facts, layout, knobs);
+    REQUIRE(p.has_value());
+    schedule::verdict const v = schedule::verify(*p, facts, layout);
+    INFO(v.what);
+    REQUIRE(v.ok);
+    return *p;
+  }
+};
+
+setup make(std::size_t blocks, std::size_t persistent, std::uint64_t accumulate = 1) {
+  setup s{.facts = test::small_trace(blocks), .layout = {}, .knobs = {}};
+  s.facts.job.accumulate = accumulate;
+  s.layout = test::small_layout(s.facts);
+  s.knobs = test::small_knobs(s.layout, blocks, persistent);
+  return s;
+}
+
+std::ptrdiff_t count(schedule::program const& p, opcode op) {
+  return std::count_if(
+      p.instructions.begin(), p.instructions.end(), [&](auto const& i) { return i.op == op; });
+}
+
+/// Queues of an opcode's instructions, as a set of bits.
+unsigned queues(schedule::program const& p, opcode op) {
+  unsigned out = 0;
+  for (auto const& i : p.instructions) {
+    out |= i.op == op ? 1U << static_cast<unsigned>(i.queue) : 0U;
+  }
+  return out;
+}
+constexpr unsigned bit(queue_id q) { return 1U << static_cast<unsigned>(q); }
+
+TEST_CASE("knobs that contradict the job are refused with a reason") {
+  struct fault {
+    std::function<void(setup&)> break_it;
+    errc code;
+  };
+  std::vector<fault> const faults{
+      {[](setup& s) { s.facts.job.world = 2; }, errc::not_allowed},
+      {[](setup& s) { s.facts.job.type = dtype::bf16; }, errc::not_allowed},
+      {[](setup& s) { s.facts.job.accumulate = 0; }, errc::invalid_argument},
+      {[](setup& s) { s.facts.job.micro_batch = 0; }, errc::invalid_argument},
+      {[](setup& s) { s.knobs.persistent.pop_back(); }, errc::invalid_argument},
+      {[](setup& s) { s.knobs.sites.pop_back(); }, errc::invalid_argument},
+      {[](setup& s) { s.knobs.strategies.pop_back(); }, errc::invalid_argument},
+      {[](setup& s) { s.knobs.sites[0] = update::site::cpu; }, errc::not_allowed},
+      {[](setup& s) { s.knobs.buffers = 0; }, errc::out_of_range},
+      {[](setup& s) { s.knobs.gradient_slots = 1; }, errc::out_of_range},
+      {[](setup& s) {
+         s.facts.job.clip = 1;
+         s.knobs.time = update::timing::during_backward;
+       },
+       errc::not_allowed},
+  };
+  for (std::size_t i = 0; i < faults.size(); ++i) {
+    CAPTURE(i);
+    setup s = make(4, 2);
+    faults[i].break_it(s);
+    auto const p = schedule::compile(s.facts, s.layout, s.knobs);
+    REQUIRE_FALSE(p.has_value());
+    CHECK(p.failure().code == faults[i].code);
+    CHECK(std::string(p.failure().what).size() > 10);
+  }
+}
+
+TEST_CASE("every block runs forward and backward once per micro-batch") {
+  for (std::uint64_t const accumulate : {1U, 3U}) {
+    auto const p = make(6, 2, accumulate).compile();
+    auto const passes = static_cast<std::ptrdiff_t>(6 * accumulate);
+    CHECK(count(p, opcode::forward) == passes);
+    CHECK(count(p, opcode::backward) == passes);
+    CHECK(count(p, opcode::recompute) == passes / 3);
+    CHECK(count(p, opcode::swap_out) == passes / 3);
+    CHECK(count(p, opcode::swap_in) == passes / 3);
+    CHECK(count(p, opcode::reduce) == passes);
+    CHECK(count(p, opcode::update) == 6);
+    CHECK(count(p, opcode::norm_partial) == 6);
+    CHECK(count(p, opcode::norm_finish) == 1);
+    CHECK(p.micro_batches == accumulate);
+  }
+}
+
+TEST_CASE("all persistent: nothing moves but batches, losses and scalars") {
+  setup s = make(3, 3);
+  s.knobs.strategies.assign(3, activation::strategy::keep);
+  auto const p = s.compile();
+  CHECK(count(p, opcode::upload) == 0);
+  CHECK(count(p, opcode::offload) == 0);
+  CHECK(count(p, opcode::swap_out) == 0);
+  CHECK(queues(p, opcode::update) == bit(queue_id::compute));
+  CHECK(count(p, opcode::batch_load) == 1);
+  CHECK(count(p, opcode::loss_read) == 1);
+  CHECK(count(p, opcode::scalars_upload) == 1);
+}
+
+TEST_CASE("none persistent: each chunk goes up, its gradient down, the CPU updates") {
+  auto const p = make(6, 0).compile();
+  CHECK(count(p, opcode::upload) >= 6);
+  CHECK(count(p, opcode::offload) == 6);
+  CHECK(queues(p, opcode::update) == bit(queue_id::cpu));
+  CHECK(count(p, opcode::norm_read) == 0);
+  CHECK(count(p, opcode::scalars_upload) == 0);
+}
+
+TEST_CASE("more buffers upload less often, down to once per chunk") {
+  setup s = make(6, 0);
+  std::ptrdiff_t before = std::numeric_limits<std::ptrdiff_t>::max();
+  for (std::uint32_t n = 1; n <= 6; ++n) {
+    s.knobs.buffers = n;
+    std::ptrdiff_t const uploads = count(s.compile(), opcode::upload);
+    CHECK(uploads <= before);
+    before = uploads;
+  }
+  CHECK(before == 6);
+}
+
+TEST_CASE("an accumulator exists only where there are several contributions or the update waits") {
+  setup s = make(2, 1);
+  s.knobs.time = update::timing::during_backward;
+  CHECK(count(s.compile(), opcode::accumulate) == 0);
+  s.facts.job.accumulate = 3;
+  CHECK(count(s.compile(), opcode::accumulate) == 2 * 3);
+  s.facts.job.accumulate = 1;
+  s.knobs.time = update::timing::after_backward;
+  CHECK(count(s.compile(), opcode::accumulate) == 1);  // the persistent chunk; the other offloads
+}
+
+TEST_CASE("a clipped job writes scalars after the norm and updates read those") {
+  setup s = make(4, 2);
+  s.facts.job.clip = 1;
+  auto const p = s.compile();
+  auto const at = [&](opcode op) {
+    return std::find_if(
+        p.instructions.begin(), p.instructions.end(), [&](auto const& i) { return i.op == op; });
+  };
+  CHECK(at(opcode::norm_finish) < at(opcode::scalars_upload));
+  CHECK(at(opcode::scalars_upload) < at(opcode::update));
+  CHECK(at(opcode::norm_finish)->operand_count == 4);
+}
+
+TEST_CASE("each use of a tied tensor is a contribution of its own, frozen ones give none") {
+  setup s = make(3, 1);
+  s.facts.parameters[0].uses = {{0}, {2}};
+  s.facts.parameters[2].trainable = false;
+  s.facts.parameters[3].trainable = false;
+  s.layout = test::small_layout(s.facts);
+  s.knobs = test::small_knobs(s.layout, 3, 1);
+  auto const p = s.compile();
+  REQUIRE(p.spans.size() == 3);
+  CHECK(p.spans[0].chunk == chunk_id{0});
+  CHECK(p.spans[0].blocks == std::vector<block_id>{{2}});
+  CHECK(p.spans[1].blocks == std::vector<block_id>{{0}});
+  CHECK(p.spans[0].tensors == std::vector<schedule::span_tensor>{{0, true}});
+  CHECK(p.spans[1].tensors == std::vector<schedule::span_tensor>{{0, false}, {1, true}});
+  CHECK(count(p, opcode::update) == 2);
+}
+
+TEST_CASE("checkpointing and swapping save device memory, swapping costs host memory") {
+  setup s = make(8, 8);
+  auto const peak = [&](activation::strategy how, space where) {
+    s.knobs.strategies.assign(8, how);
+    return schedule::memory_of(s.compile(), where).peak;
+  };
+  auto const keep = peak(activation::strategy::keep, space::device);
+  CHECK(peak(activation::strategy::checkpoint, space::device) < keep);
+  CHECK(peak(activation::strategy::swap, space::device) < keep);
+  CHECK(peak(activation::strategy::swap, space::host) >=
+        peak(activation::strategy::keep, space::host) + std::uint64_t{8} * 4096);
+}
+
+TEST_CASE("opcodes have names of their own") {
+  std::vector<std::string_view> names;
+  for (std::size_t i = 0; i < schedule::opcode_count; ++i) {
+    names.push_back(schedule::name_of(static_cast<opcode>(i)));
+  }
+  std::sort(names.begin(), names.end());
+  CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
+  CHECK(schedule::name_of(opcode::loss_read) == "loss_read");
+}
+
+}  // namespace
