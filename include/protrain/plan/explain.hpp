@@ -6,6 +6,7 @@
 #include "protrain/core/units.hpp"
 #include "protrain/hw/machine.hpp"
 #include "protrain/plan/budget.hpp"
+#include "protrain/plan/limits.hpp"
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/plan.hpp"
 #include "protrain/plan/policies.hpp"

@@ -8,6 +8,7 @@
 #include "protrain/plan/size.hpp"
 #include "protrain/update/timing.hpp"
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -55,6 +56,28 @@ constexpr request offload_and_checkpoint_all() {
   request out = offload_all();
   out.checkpoint = as_many_as_there_are;
   return out;
+}
+
+/// Nothing persistent, three buffers, as much swapped as the interval allows and the rest
+/// checkpointed: the paper's layout with everything moving.
+constexpr request interleaved_all() {
+  request out = offload_and_checkpoint_all();
+  out.swap = as_many_as_there_are;
+  return out;
+}
+
+struct fixed_policy {
+  std::string_view name;
+  request what{};
+};
+
+/// The plans that every search compares with.
+constexpr std::array<fixed_policy, 5> fixed_policies() {
+  return {{{"keep_all", keep_all()},
+           {"offload_all", offload_all()},
+           {"checkpoint_all", checkpoint_all()},
+           {"offload_and_checkpoint_all", offload_and_checkpoint_all()},
+           {"interleaved_all", interleaved_all()}}};
 }
 
 namespace detail {

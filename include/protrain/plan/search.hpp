@@ -8,6 +8,7 @@
 #include "protrain/plan/budget.hpp"
 #include "protrain/plan/detail/searcher.hpp"  // IWYU pragma: export
 #include "protrain/plan/infeasible.hpp"
+#include "protrain/plan/limits.hpp"
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/plan.hpp"
 #include "protrain/plan/policies.hpp"

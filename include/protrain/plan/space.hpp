@@ -238,16 +238,15 @@ class space_of {
   }
 
   constexpr void choose_layout(std::uint64_t value_bytes) {
+    std::uint64_t capacity = rules.sizing.capacities(facts).front();
     if (wanted.chunk) {
-      std::uint64_t all = element_granule;
+      std::uint64_t most = capacity;  // no less than one chunk for everything
       for (model::parameter const& p : facts.parameters) {
-        all = checked_add(all, round_up(elements(p), element_granule));
+        most = checked_add(most, round_up(elements(p), element_granule));
       }
-      std::uint64_t const capacity = std::clamp<std::uint64_t>(*wanted.chunk / value_bytes, 1, all);
-      layout = chunk::make_layout(facts, capacity);
-    } else {
-      layout = chunk::make_layout(facts, rules.sizing.capacities(facts).front());
+      capacity = std::clamp<std::uint64_t>(*wanted.chunk / value_bytes, 1, most);
     }
+    layout = chunk::make_layout(facts, capacity);
     common.chunk = checked_mul(layout.capacity, value_bytes);
   }
 

@@ -2,13 +2,14 @@
 // The law of bounds on random programs: no simulated time and no compiled extent is below them.
 // The paper's closed form is the negative control: it is an estimate, and the same check says so.
 
+#include "protrain/cost/lower_bound.hpp"
+
 #include "protrain/chunk/layout.hpp"
 #include "protrain/core/ids.hpp"
 #include "protrain/core/math.hpp"
 #include "protrain/core/queue.hpp"
 #include "protrain/core/units.hpp"
 #include "protrain/cost/assigned.hpp"
-#include "protrain/cost/lower_bound.hpp"
 #include "protrain/cost/placed.hpp"
 #include "protrain/cost/rates.hpp"
 #include "protrain/cost/step.hpp"
@@ -53,7 +54,8 @@ struct run {
 };
 
 run make_run(std::uint64_t seed) {
-  run out{.job = test::make_case(seed), .machine = {}, .program = {}, .durations = {}, .simulated = {}};
+  run out{
+      .job = test::make_case(seed), .machine = {}, .program = {}, .durations = {}, .simulated = {}};
   test::random_source r(seed ^ 0x5EED);
   out.machine = random_machine(r);
   auto program = schedule::compile(out.job.facts, out.job.layout, out.job.knobs);
@@ -174,8 +176,8 @@ TEST_CASE("a bound from knobs is never above the simulated time") {
     CAPTURE(seed);
     run const x = make_run(seed);
     parts const f = facts_of(x);
-    REQUIRE(holds(cost::lower_bound(f.step, f.placed, f.assigned, x.job.knobs.buffers),
-                  x.simulated));
+    REQUIRE(
+        holds(cost::lower_bound(f.step, f.placed, f.assigned, x.job.knobs.buffers), x.simulated));
   }
 }
 

@@ -8,8 +8,10 @@
 #include "protrain/cost/lower_bound.hpp"
 #include "protrain/hw/machine.hpp"
 #include "protrain/plan/budget.hpp"
+#include "protrain/plan/detail/axes.hpp"
 #include "protrain/plan/detail/evaluator.hpp"
 #include "protrain/plan/infeasible.hpp"
+#include "protrain/plan/limits.hpp"
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/plan.hpp"
 #include "protrain/plan/space.hpp"
@@ -20,26 +22,13 @@
 #include <cstdint>
 #include <limits>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 namespace protrain::inline v0::plan {
 
-/// How much a search may do. A search that meets a limit answers with what it has found, and says
-/// that it isn't proven.
-struct limits {
-  std::uint32_t programs = 1000;         ///< compiled best first
-  std::uint32_t refinements = 300;       ///< compiled around the best one, after a limit was met
-  std::uint32_t candidates = 1U << 20U;  ///< enumerated; beyond, axes are thinned
-  bool operator==(limits const&) const = default;
-};
-
 namespace detail {
-
-struct named_request {
-  std::string_view name;
-  request what;
-};
 
 template <class Policies>
 class searcher {
@@ -120,17 +109,6 @@ class searcher {
 
   // --- fixed policies
 
-  constexpr std::array<named_request, 5> fixed() const {
-    request paper = offload_all();
-    paper.swap = as_many_as_there_are;
-    paper.checkpoint = as_many_as_there_are;
-    return {{{"keep_all", keep_all()},
-             {"offload_all", offload_all()},
-             {"checkpoint_all", checkpoint_all()},
-             {"offload_and_checkpoint_all", offload_and_checkpoint_all()},
-             {"interleaved_all", paper}}};
-  }
-
   /// A fixed policy, where the request leaves it to the search.
   constexpr candidate fixed_candidate(request const& r) {
     auto const within = [](std::uint64_t wanted, axis const& a) {
@@ -146,22 +124,12 @@ class searcher {
   }
 
   constexpr void try_fixed() {
-    for (named_request const& f : fixed()) {
+    for (fixed_policy const& f : fixed_policies()) {
       fixed_.push_back({f.name, evaluate(fixed_candidate(f.what))});
     }
   }
 
   // --- best first
-
-  /// Every `stride`-th value of an axis, and its last.
-  static constexpr std::vector<std::uint32_t> values(axis const& a, std::uint32_t stride) {
-    std::vector<std::uint32_t> out{};
-    for (std::uint64_t n = a.low; n < a.high; n += stride) {
-      out.push_back(static_cast<std::uint32_t>(n));
-    }
-    out.push_back(a.high);
-    return out;
-  }
 
   constexpr std::uint64_t count_candidates(std::uint32_t stride) const {
     std::uint64_t pairs = 0;
@@ -192,13 +160,6 @@ class searcher {
           candidates_.push_back(bounded(p, a, b));
         }
       }
-    }
-  }
-
-  static constexpr void insert_sorted(std::vector<std::size_t>& list, std::size_t value) {
-    auto const at = std::lower_bound(list.begin(), list.end(), value);
-    if (at == list.end() || *at != value) {
-      list.insert(at, value);
     }
   }
 
@@ -283,19 +244,6 @@ class searcher {
         }
       }
     }
-  }
-
-  static constexpr std::vector<std::uint32_t> around(std::uint32_t n,
-                                                     axis const& a,
-                                                     std::uint32_t reach) {
-    std::vector<std::uint32_t> out{n};
-    if (n > a.low) {
-      out.push_back(n - std::min(reach, n - a.low));
-    }
-    if (n < a.high) {
-      out.push_back(n + std::min(reach, a.high - n));
-    }
-    return out;
   }
 
   // --- when nothing has been found to fit

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// How much work a search may do before it settles for what it has.
+
+#include "protrain/core/config.hpp"
+
+#include <cstdint>
+
+namespace protrain::inline v0::plan {
+
+/// How much a search may do. A search that meets a limit answers with what it has found, and says
+/// that it isn't proven.
+struct limits {
+  std::uint32_t programs = 3000;         ///< compiled best first
+  std::uint32_t refinements = 300;       ///< compiled around the best one, after a limit was met
+  std::uint32_t candidates = 1U << 20U;  ///< enumerated; beyond, axes are thinned
+  bool operator==(limits const&) const = default;
+};
+
+}  // namespace protrain::inline v0::plan

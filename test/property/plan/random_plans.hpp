@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Small random jobs and machines whose copies, compute and updates take similar times, so that no
+// knob is free.
+
+#include "protrain/hw/machine.hpp"
+#include "protrain/plan/budget.hpp"
+#include "protrain/trace/trace.hpp"
+#include "test/support/random_jobs.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace protrain::test {
+
+struct planning_case {
+  trace::trace facts{};
+  hw::machine machine{};
+};
+
+inline hw::machine random_machine(random_source& r) {
+  auto const random_rate = [&] { return 1'000'000'000'000 * r.between(1, 40); };
+  return {.name = "random",
+          .device_memory = {1ULL << 40U},
+          .host_memory = {1ULL << 40U},
+          .host_to_device = {random_rate()},
+          .device_to_host = {random_rate()},
+          .copy_latency = {r.chance(50) ? 0 : r.between(1, 400)},
+          .device_bandwidth = {random_rate() * 10},
+          .host_bandwidth = {random_rate()},
+          .collective = {random_rate()}};
+}
+
+/// A job of at most `blocks` blocks.
+inline planning_case make_planning_case(std::uint64_t seed, std::size_t blocks) {
+  random_source r(seed ^ 0x91A2ULL);
+  planning_case out{.facts = random_trace(r)};
+  while (out.facts.blocks.size() > blocks) {
+    out.facts = random_trace(r);
+  }
+  out.machine = random_machine(r);
+  return out;
+}
+
+/// More than any plan needs.
+inline plan::budget everything() { return {.gpu = {1ULL << 40U}, .host = {1ULL << 40U}}; }
+
+}  // namespace protrain::test

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search against an exhaustive loop over the same knobs, and its laws: within the budget,
+// never slower than a fixed policy, never slower with more memory, and reports that are true.
+
+#include "protrain/plan/search.hpp"
+
+#include "protrain/activation/assignment.hpp"
+#include "protrain/chunk/layout.hpp"
+#include "protrain/chunk/placement.hpp"
+#include "protrain/chunk/sizing.hpp"
+#include "protrain/core/math.hpp"
+#include "protrain/core/queue.hpp"
+#include "protrain/core/units.hpp"
+#include "protrain/plan/parse.hpp"
+#include "protrain/schedule/compile.hpp"
+#include "protrain/schedule/knobs.hpp"
+#include "protrain/schedule/memory.hpp"
+#include "protrain/schedule/verify.hpp"
+#include "protrain/sim/durations.hpp"
+#include "protrain/sim/simulate.hpp"
+#include "protrain/update/timing.hpp"
+#include "test/property/plan/random_plans.hpp"
+#include "test/support/random_jobs.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+namespace {
+
+using namespace protrain;
+
+struct outcome {
+  bool found = false;
+  std::uint64_t time = 0;
+  std::uint64_t device = 0;
+  std::uint64_t host = 0;
+};
+
+std::uint64_t extent(schedule::program const& p, space where) {
+  return schedule::memory_of(p, where).peak;
+}
+
+/// Every combination of the knobs, one after the other, without a bound.
+class exhaustive {
+ public:
+  explicit exhaustive(test::planning_case const& c, std::uint32_t interval)
+      : facts_(c.facts), machine_(c.machine), interval_(interval) {
+    layout_ = chunk::make_layout(facts_, chunk::uniform_grid{}.capacities(facts_).front());
+    std::vector<trace::pin> const pins = activation::pins_of(facts_);
+    std::uint32_t const free = activation::free_blocks(pins);
+    for (std::uint32_t swap = 0; swap <= free; ++swap) {
+      for (std::uint32_t keep = 0; keep <= free; ++keep) {
+        strategies_.push_back(activation::interleaved{}.assign(
+            pins, {.swap = swap, .checkpoint = free - keep, .interval = interval}));
+      }
+    }
+    for (std::uint32_t p = 0; p <= layout_.chunks.size(); ++p) {
+      add_placement(p);
+    }
+  }
+
+  outcome best(std::uint64_t device, std::uint64_t host) const {
+    outcome out{};
+    for (outcome const& o : all_) {
+      bool const better = !out.found || std::tie(o.time, o.device) < std::tie(out.time, out.device);
+      out = o.device <= device && o.host <= host && better ? o : out;
+    }
+    return out;
+  }
+
+ private:
+  void add_placement(std::uint32_t p) {
+    schedule::knobs k{};
+    k.persistent = chunk::persist_first{}.persistent(layout_, p);
+    for (std::uint8_t const stays : k.persistent) {
+      k.sites.push_back(stays != 0 ? update::site::gpu : update::site::cpu);
+    }
+    k.swap_ahead = std::max(1U, (interval_ + 1) / 2);
+    k.time = update::during_backward{}.choose(facts_.job);
+    std::uint32_t const fewest = schedule::fewest_buffers(layout_, k.persistent);
+    std::uint32_t const most = std::max(fewest, schedule::most_buffers(layout_, k.persistent));
+    for (k.buffers = fewest; k.buffers <= most; ++k.buffers) {
+      for (auto const& s : strategies_) {
+        k.strategies = s;
+        add(k);
+      }
+    }
+  }
+  void add(schedule::knobs const& k) {
+    auto const program = schedule::compile(facts_, layout_, k);
+    REQUIRE(program.has_value());
+    auto const durations = sim::durations_of(*program, facts_, machine_);
+    all_.push_back({.found = true,
+                    .time = sim::simulate(*program, durations).finish.value,
+                    .device = extent(*program, space::device),
+                    .host = extent(*program, space::host)});
+  }
+
+  trace::trace const& facts_;
+  hw::machine const& machine_;
+  std::uint32_t interval_;
+  chunk::layout layout_{};
+  std::vector<std::vector<activation::strategy>> strategies_{};
+  std::vector<outcome> all_{};
+};
+
+/// A budget between the least that any plan needs and what the fastest one takes.
+plan::budget random_budget(test::random_source& r, test::planning_case const& c) {
+  plan::budget out = test::everything();
+  auto const fastest = plan::search(c.facts, c.machine, out);
+  REQUIRE(fastest.has_value());
+  auto const none = plan::search(c.facts, c.machine, {.gpu = {0}, .host = out.host});
+  std::uint64_t const least = none ? 0 : none.failure().needs_device;
+  std::uint64_t const most = std::max(fastest->predicted.device.peak, least);
+  out.gpu = {r.between(least, most)};
+  if (r.chance(30)) {
+    out.host = {r.between(0, 2 * fastest->predicted.host.peak)};
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("the search equals an exhaustive loop") {
+  std::uint64_t feasible = 0;
+  for (std::uint64_t seed = 0; seed < test::scaled(300); ++seed) {
+    CAPTURE(seed);
+    test::planning_case const c = test::make_planning_case(seed, 4);
+    test::random_source r(seed);
+    plan::budget const b = random_budget(r, c);
+    auto const found = plan::search(c.facts, c.machine, b);
+    auto const any = plan::search(c.facts, c.machine, test::everything());
+    outcome const best =
+        exhaustive(c, any->at.interval).best(b.gpu.value - c.facts.outside.value, b.host.value);
+    REQUIRE(found.has_value() == best.found);
+    if (found) {
+      ++feasible;
+      REQUIRE(found->search.proven);
+      REQUIRE(found->predicted.iteration.value == best.time);
+      REQUIRE(found->predicted.device.peak == best.device);
+    }
+  }
+  CHECK(feasible > 0);
+}
+
+TEST_CASE("a plan is verified, within its budget, and no slower than a fixed policy that fits") {
+  for (std::uint64_t seed = 0; seed < test::scaled(400); ++seed) {
+    CAPTURE(seed);
+    test::planning_case const c = test::make_planning_case(seed, 8);
+    test::random_source r(seed);
+    plan::budget const b = random_budget(r, c);
+    auto const found = plan::search(c.facts, c.machine, b);
+    for (plan::fixed_policy const& fixed : plan::fixed_policies()) {
+      auto const other = plan::make(c.facts, c.machine, b, policies<>{}, fixed.what);
+      if (other) {
+        REQUIRE(found.has_value());
+        REQUIRE(found->predicted.iteration <= other->predicted.iteration);
+      }
+    }
+    if (found) {
+      auto const program = found->compile();
+      REQUIRE(program.has_value());
+      REQUIRE(schedule::verify(*program, c.facts, found->layout, b.gpu.value, b.host.value).ok);
+      REQUIRE(found->predicted.device.peak <= b.gpu.value);
+      REQUIRE(found->predicted.host.peak <= b.host.value);
+      REQUIRE(found->predicted.bound <= found->predicted.iteration);
+      REQUIRE(plan::search(c.facts, c.machine, b)->string() == found->string());
+    }
+  }
+}
+
+TEST_CASE("more memory never makes a proven plan slower") {
+  for (std::uint64_t seed = 0; seed < test::scaled(200); ++seed) {
+    CAPTURE(seed);
+    test::planning_case const c = test::make_planning_case(seed, 6);
+    test::random_source r(seed);
+    plan::budget b = random_budget(r, c);
+    auto before = plan::search(c.facts, c.machine, b);
+    for (int step = 0; step < 4; ++step) {
+      b.gpu += bytes{r.between(0, 20'000)};
+      b.host += bytes{r.between(0, 20'000)};
+      auto const after = plan::search(c.facts, c.machine, b);
+      if (before) {
+        REQUIRE(after.has_value());
+        REQUIRE(after->search.proven);
+        REQUIRE(after->predicted.iteration <= before->predicted.iteration);
+      }
+      before = after;
+    }
+  }
+}
+
+TEST_CASE("raising a budget by what is short makes a plan fit") {
+  std::uint64_t refused = 0;
+  for (std::uint64_t seed = 0; seed < test::scaled(400); ++seed) {
+    CAPTURE(seed);
+    test::planning_case const c = test::make_planning_case(seed, 8);
+    test::random_source r(seed);
+    plan::budget b{.gpu = {r.between(0, 40'000)}, .host = {r.between(0, 400'000)}};
+    auto const found = plan::search(c.facts, c.machine, b);
+    if (found) {
+      continue;
+    }
+    ++refused;
+    plan::infeasible const& why = found.failure();
+    REQUIRE(why.lacks_memory());
+    REQUIRE(why.short_bytes() > 0);
+    b.gpu += bytes{why.short_device};
+    b.host += bytes{why.short_host};
+    REQUIRE(b.gpu.value >= why.needs_device);
+    REQUIRE(plan::search(c.facts, c.machine, b).has_value());
+    if (why.short_host == 0) {
+      // The least there is: one byte fewer is not enough.
+      b.gpu -= bytes{1};
+      REQUIRE(!plan::search(c.facts, c.machine, b).has_value());
+    }
+  }
+  CHECK(refused > 0);
+}
+
+TEST_CASE("a plan's string gives the same plan") {
+  for (std::uint64_t seed = 0; seed < test::scaled(300); ++seed) {
+    CAPTURE(seed);
+    test::planning_case const c = test::make_planning_case(seed, 8);
+    test::random_source r(seed);
+    auto const found = plan::search(c.facts, c.machine, random_budget(r, c));
+    if (!found) {
+      continue;
+    }
+    auto const wanted = plan::parse(found->string().view(), c.facts.job);
+    REQUIRE(wanted.has_value());
+    auto const again = plan::make(c.facts, c.machine, test::everything(), policies<>{}, *wanted);
+    REQUIRE(again.has_value());
+    REQUIRE(again->knobs == found->knobs);
+    REQUIRE(again->layout == found->layout);
+    REQUIRE(again->string() == found->string());
+    REQUIRE(again->changed.empty());
+    REQUIRE(again->predicted.iteration == found->predicted.iteration);
+  }
+}
