@@ -6,17 +6,15 @@
 #include "examples/transformer/embedding.hpp"
 #include "examples/transformer/gpt2_block.hpp"
 #include "examples/transformer/gpt2_head.hpp"
+#include "examples/transformer/gpt2_values.hpp"
+#include "examples/transformer/operators.hpp"
 #include "protrain/block/scope.hpp"
 #include "protrain/block/stack.hpp"
 #include "protrain/core/bfloat16.hpp"
-#include "protrain/core/philox.hpp"
 #include "protrain/model/gpt2.hpp"
 
 #include <array>
-#include <cmath>
 #include <cstdint>
-#include <optional>
-#include <span>
 #include <string_view>
 
 namespace transformer {
@@ -27,40 +25,6 @@ using protrain::parameter_ref;
 using protrain::scope;
 using protrain::tensor_view;
 using protrain::model::gpt2_config;
-
-/// Turns a kernel's `op(name, elements)` into operator scopes: each call ends the one before.
-class operators {
- public:
-  explicit operators(scope& s) : scope_(s) {}
-
-  float* operator()(std::string_view name, length elements) {
-    current_.reset();
-    current_.emplace(begin{scope_, name});
-    return elements > 0 ? scope_.scratch(protrain::dtype::f32, {elements}).as<float>() : nullptr;
-  }
-
- private:
-  // operator_scope can't be moved: the conversion constructs it in place.
-  struct begin {
-    scope& owner;
-    std::string_view name;
-    operator protrain::operator_scope() const { return owner.op(name); }
-  };
-  scope& scope_;
-  std::optional<protrain::operator_scope> current_;
-};
-
-/// Runs `kernels(op)`; a dry run only takes the workspaces that it would.
-template <class Kernels>
-void run_operators(scope& s, std::span<operator_size const> sizes, Kernels&& kernels) {
-  operators op(s);
-  if (s.dry()) {
-    for (operator_size const& each : sizes) {
-      op(each.name, each.workspace);
-    }
-  }
-  s.run([&] { kernels(op); });
-}
 
 inline length extent(std::uint64_t n) { return static_cast<length>(n); }
 
@@ -372,27 +336,6 @@ auto make_gpt2(gpt2_config const& config) {
       protrain::repeat(static_cast<std::uint32_t>(config.layers), gpt2_layer<T>{config}, "h"),
       gpt2_head<T>{config}};
 }
-
-/// GPT-2's initial values, a function of seed, parameter name and element alone.
-struct initial_values {
-  gpt2_config config;
-  std::uint64_t seed = 1;
-
-  void operator()(protrain::model::parameter const& p, std::span<float> values) const {
-    std::string_view const name = p.name.view();
-    auto const draws = protrain::initial_stream(seed, protrain::hash_name(name));
-    bool const norm = name.find("ln_") != name.npos && name.ends_with(".weight");
-    bool const residual = name.ends_with("c_proj.weight");
-    double const spread =
-        residual ? config.initializer_range / std::sqrt(2.0 * static_cast<double>(config.layers))
-                 : config.initializer_range;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] = norm                      ? 1.0F
-                  : name.ends_with(".bias") ? 0.0F
-                                            : static_cast<float>(spread) * draws.normal(i);
-    }
-  }
-};
 
 }  // namespace transformer
 
