@@ -23,7 +23,7 @@ class usage_error : public std::runtime_error {
 };
 
 /// Text from outside on one line.
-inline std::string quoted(std::string_view s) {
+inline std::string quote(std::string_view s) {
   std::string out = "'";
   for (char const c : s.substr(0, 80)) {
     auto const u = static_cast<unsigned char>(c);
@@ -47,11 +47,18 @@ class flags {
     return add(std::move(name), "", "", std::move(help));
   }
 
-  void parse(int count, char const* const* words) {
+  /// `--help` wins over whatever else is there.
+  flags& parse(int count, char const* const* words) {
+    for (int i = 1; i < count; ++i) {
+      if (std::string_view(words[i]) == "--help") {
+        find_known("help").given = "";
+        return *this;
+      }
+    }
     for (int i = 1; i < count; ++i) {
       std::string_view const word = words[i];
       if (word.substr(0, 2) != "--") {
-        throw usage_error(quoted(word) + ": is no flag; flags are --name value, see --help");
+        throw usage_error(quote(word) + ": is no flag; flags are --name value, see --help");
       }
       std::size_t const equals = word.find('=');
       std::string_view const name = word.substr(2, equals == word.npos ? word.npos : equals - 2);
@@ -73,6 +80,7 @@ class flags {
                           f.value);
       }
     }
+    return *this;
   }
 
   bool given(std::string_view name) const { return at(name).given.has_value(); }
@@ -163,7 +171,7 @@ class flags {
   };
 
   [[noreturn]] static void refuse(flag const& f, std::string const& cure) {
-    throw usage_error("--" + f.name + " " + quoted(f.given.value_or("")) + ": " + cure);
+    throw usage_error("--" + f.name + " " + quote(f.given.value_or("")) + ": " + cure);
   }
 
   flag& find_known(std::string_view name) {
@@ -176,7 +184,7 @@ class flags {
     for (flag const& f : known_) {
       (all += all.empty() ? "--" : ", --") += f.name;
     }
-    throw usage_error("--" + quoted(name).substr(1, quoted(name).size() - 2) +
+    throw usage_error("--" + quote(name).substr(1, quote(name).size() - 2) +
                       ": is unknown; known are " + all);
   }
   flag const& at(std::string_view name) const {

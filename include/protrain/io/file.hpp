@@ -4,12 +4,13 @@
 
 #include "protrain/io/input_error.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -31,6 +32,11 @@ struct close_file {
 };
 using file_handle = std::unique_ptr<std::FILE, close_file>;
 
+inline bool is_directory(std::string const& path) {
+  struct ::stat facts{};
+  return ::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
 inline std::string reason(int code) { return std::generic_category().message(code); }
 
 }  // namespace detail
@@ -41,8 +47,7 @@ inline constexpr std::uint64_t largest_file = std::uint64_t{1} << 30U;
 /// All bytes of a file. Throws input_error when it is missing, a directory, unreadable, or larger
 /// than `most`.
 inline std::string read_file(std::string const& path, std::uint64_t most = largest_file) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
+  if (detail::is_directory(path)) {
     throw input_error(path, "", "", "is a directory; name a file");
   }
   detail::file_handle const file(std::fopen(path.c_str(), "rb"));

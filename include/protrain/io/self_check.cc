@@ -8,6 +8,8 @@
 #include <protrain/io/json.hpp>
 #include <protrain/io/log.hpp>
 #include <protrain/io/machine.hpp>
+#include <protrain/io/plan.hpp>
+#include <protrain/io/run_facts.hpp>
 #include <protrain/io/text_data.hpp>
 #include <protrain/io/trace.hpp>
 #include <protrain/io/config.hpp>
@@ -17,5 +19,7 @@
 #include <protrain/io/json.hpp>
 #include <protrain/io/log.hpp>
 #include <protrain/io/machine.hpp>
+#include <protrain/io/plan.hpp>
+#include <protrain/io/run_facts.hpp>
 #include <protrain/io/text_data.hpp>
 #include <protrain/io/trace.hpp>

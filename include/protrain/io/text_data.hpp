@@ -32,6 +32,7 @@ class text_data {
   }
 
   std::uint64_t size() const noexcept { return bytes_.size(); }
+  std::uint64_t hash() const noexcept { return hash_name(bytes_); }
 
   /// First byte of sample `sample` of step `step`: uniform over all whole windows.
   std::uint64_t start(std::uint64_t seed, std::uint64_t step, std::uint64_t sample) const {

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The examples' model: GPT-2 from a configuration, as a table of blocks for one job.
+
+#include "protrain/block/entry.hpp"
+#include "protrain/model/gpt2.hpp"
+#include "protrain/model/job.hpp"
+#include "protrain/model/parameter.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+namespace cli {
+
+/// The table points into the blocks.
+struct built_model {
+  std::shared_ptr<void const> blocks;
+  protrain::block::table table;
+};
+
+/// For an fp32 or bf16 job.
+built_model build_gpt2(protrain::model::gpt2_config const& config, protrain::model::job const& job);
+
+/// Fills a parameter's first values: a function of seed, name and element alone.
+using loader = std::function<void(protrain::model::parameter const&, std::span<float>)>;
+loader initial_values(protrain::model::gpt2_config const& config, std::uint64_t seed);
+
+/// A rough size in bytes of everything a step touches, in floating point: jobs whose exact sizes
+/// could overflow are refused by it.
+double rough_bytes(protrain::model::gpt2_config const& config, protrain::model::job const& job);
+
+}  // namespace cli

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// The flags that say what is trained, which `train` and `plan` share.
+
+#include "examples/cli/flags.hpp"
+#include "examples/cli/runfiles.hpp"
+#include "protrain/model/gpt2.hpp"
+#include "protrain/model/job.hpp"
+#include "protrain/plan/budget.hpp"
+#include "protrain/trace/trace.hpp"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cli {
+
+/// A model, named on the command line, and a job for it.
+struct training_task {
+  std::string model;
+  protrain::model::gpt2_config config{};
+  protrain::model::job job{};
+};
+
+/// `dtypes` are those that the program knows, its default first.
+void add_task_flags(flags& f, std::vector<std::string_view> const& dtypes);
+
+/// Throws usage_error or protrain::io::input_error.
+training_task read_task(flags const& f,
+                        std::vector<std::string_view> const& dtypes,
+                        runfiles const& files);
+
+/// `--gpu-memory` and `--host-memory`; the machine's where they aren't given.
+void add_budget_flags(flags& f);
+protrain::plan::budget read_budget(flags const& f, protrain::hw::machine const& m);
+
+/// "gpt2-xl: 1.56G parameters in 50 blocks; bf16, ..." on one line.
+std::string describe(training_task const& t, protrain::trace::trace const& facts);
+
+}  // namespace cli

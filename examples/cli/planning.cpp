@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search with the default policies, and its answers as text and JSON.
+
+#include "examples/cli/planning.hpp"
+
+#include "protrain/hw/presets.hpp"
+#include "protrain/io/machine.hpp"
+#include "protrain/io/plan.hpp"
+#include "protrain/plan/explain.hpp"
+#include "protrain/plan/search.hpp"
+#include "protrain/report/format.hpp"
+
+#include <filesystem>
+#include <system_error>
+
+namespace cli {
+namespace {
+
+namespace io = protrain::io;
+namespace plan = protrain::plan;
+
+io::plan_subject subject(std::string machine, protrain::trace::trace const& facts) {
+  return {.model_type = "gpt2", .machine = std::move(machine), .facts = facts};
+}
+
+bool is_file(std::string const& name) {
+  std::error_code none;
+  return name.ends_with(".json") || std::filesystem::exists(name, none);
+}
+
+}  // namespace
+
+protrain::hw::machine read_machine(flags const& f, std::string const& fallback) {
+  std::string const name = f.text("machine").value_or(fallback);
+  if (auto const known = protrain::hw::preset(name)) {
+    return *known;
+  }
+  if (is_file(name)) {
+    return io::read_machine(name);
+  }
+  std::string all;
+  for (std::string_view const each : protrain::hw::preset_names) {
+    (all += each) += ", ";
+  }
+  f.refuse("machine", "must be one of " + all + "or a JSON file");
+}
+
+void add_plan_flag(flags& f) {
+  f.add("plan",
+        "PLAN",
+        "auto",
+        "auto, keep_all, offload_all, checkpoint_all, key=value,... or a file of plan --json");
+}
+
+plan::request read_request(flags const& f, protrain::trace::trace const& facts) {
+  std::string const given = f.text("plan").value_or("auto");
+  std::string string = given;
+  if (is_file(given)) {
+    io::plan_file const file = io::read_plan(given);
+    io::check_subject(file, given, subject("", facts));
+    string = file.string;
+  }
+  auto const read = plan::parse(string, facts.job);
+  if (!read) {
+    f.refuse("plan", std::string(read.failure().message().view()));
+  }
+  return *read;
+}
+
+protrain::result<plan::plan, plan::infeasible> make_plan(planning const& p,
+                                                         plan::request const& wanted) {
+  auto found = plan::make(p.facts, p.machine, p.budget, plan::policies<>{}, wanted);
+  if (!found && !found.failure().lacks_memory()) {
+    throw usage_error(std::string("--plan: ") + found.failure().reason + " (" +
+                      std::to_string(found.failure().number) + ")");
+  }
+  return found;
+}
+
+std::string plan_json(planning const& p,
+                      protrain::result<plan::plan, plan::infeasible> const& found) {
+  io::plan_subject const about = subject(std::string(p.machine.name.view()), p.facts);
+  io::json const object =
+      found ? io::to_json(about, *found, plan::explain(*found, p.machine, p.budget).gpu)
+            : io::to_json(about, found.failure());
+  return object.dump(2, ' ', false, io::json::error_handler_t::replace);
+}
+
+std::string sensitivity_line(planning const& p, plan::plan const& found) {
+  plan::sensitivity const s = plan::explain(found, p.machine, p.budget).gpu;
+  return protrain::report::human_bytes(s.more.value) + " more of device memory " +
+         (s.saved.value == 0 ? std::string("saves nothing")
+                             : "saves " + protrain::report::human_time(s.saved) + " a step");
+}
+
+std::string shortage(planning const& p, plan::request const& wanted, plan::infeasible const& f) {
+  std::string out = "does not fit: " + std::string(f.explanation().view());
+  if (wanted != plan::request{}) {
+    if (auto const other = make_plan(p, {})) {
+      out += "; within this budget --plan auto fits, as " + std::string(other->string().view());
+    }
+  }
+  return out;
+}
+
+}  // namespace cli

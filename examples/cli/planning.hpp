@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// Planning for the examples: the search is compiled once, for both programs.
+
+#include "examples/cli/flags.hpp"
+#include "protrain/core/result.hpp"
+#include "protrain/hw/machine.hpp"
+#include "protrain/plan/budget.hpp"
+#include "protrain/plan/infeasible.hpp"
+#include "protrain/plan/parse.hpp"
+#include "protrain/plan/plan.hpp"
+#include "protrain/trace/trace.hpp"
+
+#include <string>
+
+namespace cli {
+
+/// What there is to plan.
+struct planning {
+  protrain::trace::trace facts;
+  protrain::hw::machine machine;
+  protrain::plan::budget budget;
+};
+
+/// A preset's name, or a file. Throws usage_error or protrain::io::input_error.
+protrain::hw::machine read_machine(flags const& f, std::string const& fallback);
+
+/// `--plan`: a plan string, or a file that `plan --json` wrote for the same job.
+void add_plan_flag(flags& f);
+protrain::plan::request read_request(flags const& f, protrain::trace::trace const& facts);
+
+/// Throws usage_error where `wanted` isn't allowed; a shortage of memory is the result's failure.
+protrain::result<protrain::plan::plan, protrain::plan::infeasible> make_plan(
+    planning const& p, protrain::plan::request const& wanted);
+
+/// The object of `plan --json`.
+std::string plan_json(
+    planning const& p,
+    protrain::result<protrain::plan::plan, protrain::plan::infeasible> const& found);
+
+/// What more device memory would buy, as one line.
+std::string sensitivity_line(planning const& p, protrain::plan::plan const& found);
+
+/// What is short and what would fit, as one line; where another plan fits, which.
+std::string shortage(planning const& p,
+                     protrain::plan::request const& wanted,
+                     protrain::plan::infeasible const& f);
+
+}  // namespace cli

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans a training job without running it: no tensor is allocated, any machine can be named.
+
+#include "examples/cli/flags.hpp"
+#include "examples/cli/model.hpp"
+#include "examples/cli/options.hpp"
+#include "examples/cli/planning.hpp"
+#include "examples/cli/runfiles.hpp"
+#include "protrain/io/input_error.hpp"
+#include "protrain/profile/dry_run.hpp"
+#include "protrain/report/memory_table.hpp"
+#include "protrain/report/plan_summary.hpp"
+
+#include <cstdio>
+#include <exception>
+#include <string>
+
+namespace {
+
+std::vector<std::string_view> const dtypes{"bf16", "fp32", "fp16"};
+
+void print_plan(cli::training_task const& task,
+                cli::planning const& p,
+                protrain::plan::plan const& found) {
+  std::string const job = cli::describe(task, p.facts);
+  std::printf("job         %s\n", job.c_str());
+  std::printf("machine     %s (%s)\n",
+              std::string(p.machine.name.view()).c_str(),
+              std::string(p.machine.source.view()).c_str());
+  std::printf("%s", protrain::report::plan_summary(found).c_str());
+  std::printf("sensitivity %s\n\n", cli::sensitivity_line(p, found).c_str());
+  for (protrain::space const s : {protrain::space::device, protrain::space::host}) {
+    auto const& memory =
+        s == protrain::space::device ? found.predicted.device : found.predicted.host;
+    std::printf("%s\n", protrain::report::memory_table(s, memory).c_str());
+  }
+}
+
+int run(int count, char** words) {
+  cli::runfiles const files(words[0]);
+  cli::enter_working_folder();
+  cli::flags f("Usage: plan [FLAGS]\n\nPlans a training job for a machine without running it.");
+  f.add("machine", "NAME|FILE", "host-demo", "a preset, or a JSON file");
+  cli::add_task_flags(f, dtypes);
+  cli::add_budget_flags(f);
+  cli::add_plan_flag(f);
+  f.add_switch("json", "print one JSON object").add_switch("help", "print this");
+  if (f.parse(count, words).given("help")) {
+    std::printf("%s", f.help().c_str());
+    return 0;
+  }
+  cli::training_task const task = cli::read_task(f, dtypes, files);
+  protrain::hw::machine const machine = cli::read_machine(f, "host-demo");
+  cli::built_model const model = cli::build_gpt2(task.config, task.job);
+  cli::planning const p{.facts = protrain::profile::dry_run(model.table, task.job, machine),
+                        .machine = machine,
+                        .budget = cli::read_budget(f, machine)};
+  auto const wanted = cli::read_request(f, p.facts);
+  auto const found = cli::make_plan(p, wanted);
+  if (f.given("json")) {
+    std::printf("%s\n", cli::plan_json(p, found).c_str());
+  }
+  if (!found) {
+    std::fprintf(stderr, "plan: %s\n", cli::shortage(p, wanted, found.failure()).c_str());
+    return 2;
+  }
+  if (!f.given("json")) {
+    print_plan(task, p, *found);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  try {
+    return run(count, words);
+  } catch (cli::usage_error const& e) {
+    std::fprintf(stderr, "plan: %s\n", e.what());
+    return 1;
+  } catch (protrain::io::input_error const& e) {
+    std::fprintf(stderr, "plan: %s\n", e.what());
+    return 1;
+  } catch (std::exception const& e) {
+    std::fprintf(stderr, "plan: failed: %s\n", e.what());
+    return 3;
+  }
+}

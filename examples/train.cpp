@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trains a GPT-2 on bytes within a memory budget, on a device made of host memory; or the same job
+// by a plain loop, to compare bits.
+
+#include "examples/cli/flags.hpp"
+#include "examples/cli/loop.hpp"
+#include "examples/cli/model.hpp"
+#include "examples/cli/options.hpp"
+#include "examples/cli/planning.hpp"
+#include "examples/cli/run_files.hpp"
+#include "examples/cli/runfiles.hpp"
+#include "examples/transformer/plain.hpp"
+#include "protrain/comm/self.hpp"
+#include "protrain/device/host/host_device.hpp"
+#include "protrain/device/serial/serial_device.hpp"
+#include "protrain/hw/presets.hpp"
+#include "protrain/io/file.hpp"
+#include "protrain/io/input_error.hpp"
+#include "protrain/profile/dry_run.hpp"
+#include "protrain/report/format.hpp"
+#include "protrain/report/memory_table.hpp"
+#include "protrain/report/plan_summary.hpp"
+#include "protrain/runtime/engine.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using protrain::space;
+
+std::vector<std::string_view> const dtypes{"fp32", "bf16"};
+
+/// Everything that is decided before the first step.
+struct setup {
+  cli::training_task task;
+  cli::built_model model;
+  cli::planning planning;
+  protrain::io::text_data text;
+  std::uint64_t steps = 20;
+  double learning_rate = 1e-3;
+  std::unique_ptr<protrain::io::step_log> log{};
+};
+
+/// The closing lines of any run.
+template <class Read>
+int finish(setup const& s, cli::loop_result const& r, Read&& read) {
+  using protrain::report::fixed;
+  std::printf("done        %llu steps, %llu tokens in %s s: %s tokens/s, %s ms a step\n",
+              static_cast<unsigned long long>(r.steps),
+              static_cast<unsigned long long>(r.tokens),
+              fixed(r.seconds, 3).c_str(),
+              fixed(static_cast<double>(r.tokens) / r.seconds, 1).c_str(),
+              fixed(1e3 * r.seconds / static_cast<double>(r.steps), 3).c_str());
+  cli::bit_hash parameters;
+  for (std::size_t i = 0; i < s.planning.facts.parameters.size(); ++i) {
+    parameters.add(read(protrain::make_id<protrain::parameter_id>(i)));
+  }
+  std::printf("bits        losses %016llx norms %016llx parameters %016llx\n",
+              static_cast<unsigned long long>(r.losses.value()),
+              static_cast<unsigned long long>(r.norms.value()),
+              static_cast<unsigned long long>(parameters.value()));
+  if (r.interrupted) {
+    std::fprintf(stderr,
+                 "train: interrupted: stopped cleanly after step %llu of %llu\n",
+                 static_cast<unsigned long long>(r.steps),
+                 static_cast<unsigned long long>(s.steps));
+    return 130;
+  }
+  return 0;
+}
+
+protrain::io::step_record record_of(protrain::runtime::step_result const& r) {
+  return {.step = r.step,
+          .loss = r.loss,
+          .grad_norm = r.grad_norm,
+          .grad_norm_clipped = r.grad_norm_clipped,
+          .tokens = r.tokens,
+          .seconds = r.seconds};
+}
+
+int train_plain(setup& s) {
+  transformer::plain_trainer trainer(s.model.table, s.task.job);
+  trainer.initialise(cli::initial_values(s.task.config, s.task.job.seed));
+  auto const result = cli::run_steps(
+      s.task.job, s.text, s.steps, s.log.get(), [&](protrain::runtime::batch const& data) {
+        auto const start = std::chrono::steady_clock::now();
+        auto out = record_of(trainer.step(data, {.learning_rate = s.learning_rate}));
+        out.seconds =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        return out;
+      });
+  return finish(s, result, [&](protrain::parameter_id id) { return trainer.read(id); });
+}
+
+template <class Engine>
+protrain::io::memory_record memory_record_of(Engine const& engine) {
+  auto const measured = engine.measured(space::device);
+  auto const predicted = engine.predicted(space::device);
+  return {.device_peak = measured.peak,
+          .device_peak_predicted = predicted.peak,
+          .host_pinned = engine.measured(space::host).peak,
+          .measured = {measured.at_peak, measured.maximum},
+          .predicted = {predicted.at_peak, predicted.maximum}};
+}
+
+/// Prints both tables; 3 if prediction and count differ anywhere.
+template <class Engine>
+int compare_memory(Engine const& engine) {
+  int code = 0;
+  for (space const where : {space::device, space::host}) {
+    auto const measured = engine.measured(where);
+    auto const predicted = engine.predicted(where);
+    std::printf("\n%s", protrain::report::memory_table(where, predicted, &measured).c_str());
+    if (!protrain::report::agree(predicted, measured)) {
+      std::fprintf(stderr,
+                   "train: the %s memory that the device counted is not what the plan predicted "
+                   "(peaks %llu and %llu bytes): this is a fault of the library\n",
+                   std::string(name_of(where)).c_str(),
+                   static_cast<unsigned long long>(measured.peak),
+                   static_cast<unsigned long long>(predicted.peak));
+      code = 3;
+    }
+  }
+  return code;
+}
+
+template <class Device>
+int train_planned(setup& s, Device& device, protrain::plan::plan const& plan) {
+  auto program = plan.compile();
+  if (!program) {
+    throw protrain::runtime::engine_error(program.failure().what);
+  }
+  protrain::comm::self comm;
+  protrain::runtime::engine engine(
+      device,
+      comm,
+      s.model.table,
+      protrain::runtime::plan_parts{s.planning.facts, plan.layout, std::move(program).value()});
+  engine.initialise(cli::initial_values(s.task.config, s.task.job.seed));
+  auto const result = cli::run_steps(
+      s.task.job, s.text, s.steps, s.log.get(), [&](protrain::runtime::batch const& data) {
+        auto out = record_of(engine.step(data, {.learning_rate = s.learning_rate}));
+        out.memory = memory_record_of(engine);
+        return out;
+      });
+  int const code = finish(s, result, [&](protrain::parameter_id id) { return engine.read(id); });
+  int const memory = compare_memory(engine);
+  return memory != 0 ? memory : code;
+}
+
+int train_on(setup& s, std::string const& device, protrain::plan::plan const& plan) {
+  std::array<std::uint64_t, 2> const limit{s.planning.budget.gpu.value,
+                                           s.planning.budget.host.value};
+  if (device == "serial") {
+    protrain::device::serial_device serial({.limit = limit});
+    return train_planned(s, serial, plan);
+  }
+  protrain::hw::machine const& m = s.planning.machine;
+  protrain::device::host_device host({.h2d = {m.host_to_device, m.copy_latency},
+                                      .d2h = {m.device_to_host, m.copy_latency},
+                                      .limit = limit});
+  return train_planned(s, host, plan);
+}
+
+void declare(cli::flags& f) {
+  cli::add_task_flags(f, dtypes);
+  f.add("text", "FILE", "this repository", "what to learn, as bytes")
+      .add("device", "host|serial", "host", "threads at the rates of host-demo, or one thread")
+      .add("steps", "N", "20", "optimizer steps")
+      .add("lr", "X", "1e-3", "learning rate");
+  cli::add_budget_flags(f);
+  cli::add_plan_flag(f);
+  f.add("log", "FILE", "", "write a line of JSON per step, and FILE.meta.json")
+      .add_switch("plain", "train by a plain loop instead: no plan, no budget, the same bits")
+      .add_switch("help", "print this");
+}
+
+setup read_setup(cli::flags const& f, cli::runfiles const& files) {
+  cli::training_task task = cli::read_task(f, dtypes, files);
+  if (task.config.vocabulary < 256) {
+    throw cli::usage_error("--model " + cli::quote(task.model) + ": vocab_size is " +
+                           std::to_string(task.config.vocabulary) +
+                           ", text is bytes and needs at least 256");
+  }
+  protrain::hw::machine const machine = protrain::hw::host_demo();
+  cli::built_model model = cli::build_gpt2(task.config, task.job);
+  cli::planning planning{.facts = protrain::profile::dry_run(model.table, task.job, machine),
+                         .machine = machine,
+                         .budget = cli::read_budget(f, machine)};
+  auto text = cli::read_text(f, files, task.job.sequence);
+  setup s{.task = std::move(task),
+          .model = std::move(model),
+          .planning = std::move(planning),
+          .text = std::move(text)};
+  s.steps = f.integer("steps", 20, 1, 1'000'000'000);
+  s.learning_rate = f.number("lr", 1e-3, 0, 1e6, "from 0 to 1e6");
+  return s;
+}
+
+int run(int count, char** words) {
+  cli::runfiles const files(words[0]);
+  cli::enter_working_folder();
+  cli::flags f("Usage: train [FLAGS]\n\nTrains a GPT-2 on bytes within a memory budget.");
+  declare(f);
+  if (f.parse(count, words).given("help")) {
+    std::printf("%s", f.help().c_str());
+    return 0;
+  }
+  std::string const device = f.choice("device", "host", {"host", "serial"});
+  bool const plain = f.given("plain");
+  setup s = read_setup(f, files);
+  std::string const job = cli::describe(s.task, s.planning.facts);
+  std::printf("job         %s\n", job.c_str());
+  auto const wanted = cli::read_request(f, s.planning.facts);
+  std::optional<protrain::plan::plan> plan;
+  if (plain) {
+    std::printf("plan        none: a plain loop, to which plan, device and budgets don't apply\n");
+  } else {
+    auto found = cli::make_plan(s.planning, wanted);
+    if (!found) {
+      std::fprintf(
+          stderr, "train: %s\n", cli::shortage(s.planning, wanted, found.failure()).c_str());
+      return 2;
+    }
+    plan = std::move(found).value();
+    std::printf("%s", protrain::report::plan_summary(*plan).c_str());
+  }
+  std::fflush(stdout);
+  if (f.given("log")) {
+    s.log = cli::open_log(f,
+                          {.task = s.task,
+                           .facts = s.planning.facts,
+                           .text = s.text,
+                           .device = plain ? "plain" : device,
+                           .plan = plan ? std::string(plan->string().view()) : "",
+                           .steps = s.steps,
+                           .learning_rate = s.learning_rate});
+  }
+  return plain ? train_plain(s) : train_on(s, device, *plan);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  try {
+    return run(count, words);
+  } catch (cli::usage_error const& e) {
+    std::fprintf(stderr, "train: %s\n", e.what());
+    return 1;
+  } catch (protrain::io::input_error const& e) {
+    std::fprintf(stderr, "train: %s\n", e.what());
+    return 1;
+  } catch (std::bad_alloc const&) {
+    std::fprintf(stderr, "train: failed: the system has no more memory\n");
+    return 3;
+  } catch (std::exception const& e) {
+    std::fprintf(stderr, "train: failed: %s\n", e.what());
+    return 3;
+  }
+}
