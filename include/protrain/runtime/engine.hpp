@@ -38,6 +38,10 @@ template <device::device Device,
           comm::communicator Comm = comm::self,
           optim::update_rule Rule = optim::adamw>
 class engine {
+  static_assert(Rule::state_tensors <= 2,
+                "engine: state formats hold two fp32 tensors per parameter; use a rule with at "
+                "most two");
+
  public:
   /// Verifies the program, reserves the arenas and takes what is carried. Parameters are +0 until
   /// `initialise`.
@@ -89,6 +93,7 @@ class engine {
       }
     }
     applied_ = 0;
+    attempted_ = 0;
   }
 
   /// The fp32 (master) values of one parameter.
