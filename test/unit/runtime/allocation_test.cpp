@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// After two steps an engine on the host device takes nothing from the heap: every allocation of
+// this program is counted.
+
+#include "protrain/device/host/host_device.hpp"
+#include "protrain/runtime/engine.hpp"
+#include "test/support/differential.hpp"
+#include "test/support/mlp.hpp"
+#include "test/unit/runtime/support.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+namespace {
+std::atomic<std::uint64_t> allocations{0};
+
+void* counted(std::size_t bytes) {
+  ++allocations;
+  if (void* const at = std::malloc(bytes == 0 ? 1 : bytes); at != nullptr) {
+    return at;
+  }
+  throw std::bad_alloc();
+}
+}  // namespace
+
+void* operator new(std::size_t bytes) { return counted(bytes); }
+void* operator new[](std::size_t bytes) { return counted(bytes); }
+void operator delete(void* at) noexcept { std::free(at); }
+void operator delete[](void* at) noexcept { std::free(at); }
+void operator delete(void* at, std::size_t) noexcept { std::free(at); }
+void operator delete[](void* at, std::size_t) noexcept { std::free(at); }
+
+namespace {
+
+using namespace protrain;
+
+TEST_CASE("from the third step on, steps allocate nothing") {
+  model::job job = test::job_of(dtype::bf16, 2, 0.05F);
+  job.micro_batch = 2;
+  job.sequence = 3;
+  job.dropout = 0.1F;
+  test::subject const s =
+      test::make_subject(test::make_mlp<bfloat16>({.layers = 4}), job, test::uniform_values(0.4F));
+  std::vector<test::step_data> data;
+  for (std::uint64_t step = 0; step < 50; ++step) {
+    data.emplace_back(s, step);
+  }
+  for (test::placement const& p : test::placements()) {
+    device::host_device d;
+    comm::self alone;
+    runtime::engine engine(d, alone, s.table, test::parts_of(s, p));
+    engine.initialise(s.load);
+    engine.step(data[0].get(), {});
+    engine.step(data[1].get(), {});
+    std::uint64_t const before = allocations;
+    CHECK(before > 0);
+    for (std::size_t step = 2; step < data.size(); ++step) {
+      engine.step(data[step].get(), {});
+    }
+    std::uint64_t const after = allocations;
+    CHECK(after == before);
+  }
+}
+
+}  // namespace
