@@ -32,9 +32,9 @@ concept block_type =
 /// `<prefix>.<layer>.<name>`.
 template <block_type Block>
 struct repeated {
-  std::uint32_t count;
+  std::uint32_t count = 0;
   Block block;
-  std::string prefix;
+  std::string prefix{};
 };
 
 template <block_type Block>

@@ -47,57 +47,57 @@ struct description {
 /// same order, since the handles a block keeps are positions.
 class block_builder {
  public:
-  /// `into` must outlive the builder.
+  /// `job` and `into` must outlive the builder.
   block_builder(model::job const& job, std::uint32_t layer, description& into)
-      : job_(job), layer_(layer), out_(into) {}
+      : job_(&job), layer_(layer), out_(&into) {}
 
   /// Extents of the job are capacities: those of one micro-batch.
-  model::job const& job() const noexcept { return job_; }
+  model::job const& job() const noexcept { return *job_; }
   /// Position within the repeat; 0 outside one.
   std::uint32_t layer() const noexcept { return layer_; }
 
   /// How messages and reports call the block; a repeat's prefix says it otherwise.
-  void name(std::string_view n) { out_.name = n; }
+  void name(std::string_view n) { out_->name = n; }
 
   /// Declares a parameter and returns the handle for `scope::value` and `scope::gradient`.
   parameter_ref parameter(std::string_view name,
                           extents const& shape,
                           parameter_options const& options = {}) {
-    out_.parameters.push_back({.name = std::string(name),
-                               .facts = {options.type.value_or(job_.type), shape},
-                               .trainable = options.trainable,
-                               .decay = options.decay,
-                               .tied = std::string(options.tied)});
-    return {static_cast<std::uint32_t>(out_.parameters.size() - 1)};
+    out_->parameters.push_back({.name = std::string(name),
+                                .facts = {options.type.value_or(job_->type), shape},
+                                .trainable = options.trainable,
+                                .decay = options.decay,
+                                .tied = std::string(options.tied)});
+    return {static_cast<std::uint32_t>(out_->parameters.size() - 1)};
   }
 
   /// Shape of x and dx for one micro-batch. The first block of a model has none.
   void input(extents const& shape, std::optional<dtype> type = {}) {
-    out_.input = tensor_facts{type.value_or(job_.type), shape};
+    out_->input = tensor_facts{type.value_or(job_->type), shape};
   }
   /// Shape of y and dy for one micro-batch. The last block of a model has none.
   void output(extents const& shape, std::optional<dtype> type = {}) {
-    out_.output = tensor_facts{type.value_or(job_.type), shape};
+    out_->output = tensor_facts{type.value_or(job_->type), shape};
   }
 
   /// Declares a tensor that comes with each micro-batch: constant, without gradient. Several blocks
   /// may name the same one.
   batch_ref batch(std::string_view name, dtype type, extents const& shape) {
-    out_.batch.push_back({std::string(name), {type, shape}});
-    return {static_cast<std::uint32_t>(out_.batch.size() - 1)};
+    out_->batch.push_back({std::string(name), {type, shape}});
+    return {static_cast<std::uint32_t>(out_->batch.size() - 1)};
   }
 
   /// Whether backward reads x (true unless said). If not, x may be gone by then and is passed
   /// absent.
-  void reads_input(bool yes) { out_.reads_input = yes; }
+  void reads_input(bool yes) { out_->reads_input = yes; }
 
   /// Floating-point operations of one forward pass, for analytic times.
-  void flops(std::uint64_t forward) { out_.flops = forward; }
+  void flops(std::uint64_t forward) { out_->flops = forward; }
 
  private:
-  model::job const& job_;
+  model::job const* job_;
   std::uint32_t layer_;
-  description& out_;
+  description* out_;
 };
 
 }  // namespace protrain::inline v0::block

@@ -44,7 +44,7 @@ namespace detail {
 
 /// Collects operators from a scope.
 struct operator_log {
-  memory_need& need;
+  memory_need* need;
 
   observer watch() noexcept {
     return {this, [](void*, std::string_view, device::queue_ref) {}, &operator_log::leave};
@@ -53,7 +53,7 @@ struct operator_log {
                     std::string_view name,
                     device::queue_ref,
                     std::uint64_t scratch) noexcept {
-    auto& list = static_cast<operator_log*>(self)->need.operators;
+    auto& list = static_cast<operator_log*>(self)->need->operators;
     auto const at = std::ranges::find(list, name, &operator_need::name);
     if (at == list.end()) {
       list.push_back({std::string(name), scratch});
@@ -94,7 +94,7 @@ inline dry_bytes dry_run_once(frame f, observer const& watch, saved_table& slots
 /// whatever the block throws.
 inline memory_need dry_pass(block_entry const& e, model::job const& job, block_id b) {
   memory_need need{};
-  detail::operator_log log{need};
+  detail::operator_log log{&need};
   observer const watch = log.watch();
   saved_table slots{};
   saved_table evaluated{};

@@ -26,7 +26,9 @@ enum class mode : std::uint8_t {
 class operator_scope {
  public:
   operator_scope(operator_scope const&) = delete;
+  operator_scope(operator_scope&&) = delete;
   operator_scope& operator=(operator_scope const&) = delete;
+  operator_scope& operator=(operator_scope&&) = delete;
   ~operator_scope();
 
   /// As `scope::run`.
@@ -51,7 +53,10 @@ class scope {
  public:
   explicit scope(frame const& f);
   scope(scope const&) = delete;
+  scope(scope&&) = delete;
   scope& operator=(scope const&) = delete;
+  scope& operator=(scope&&) = delete;
+  ~scope() = default;
 
   /// The working value of a parameter; read only.
   tensor_view value(parameter_ref p) const { return parameter(p).facts.at(at(f_.values, p.index)); }
@@ -164,8 +169,11 @@ class scope {
   }
   /// Row `i` of an owner's list; absent in a dry run.
   void* at(std::span<void* const> list, std::size_t i) const {
-    PROTRAIN_EXPECT(f_.dry || i < list.size(), "the frame has too few addresses");
-    return f_.dry ? nullptr : list[i];
+    if (f_.dry) {
+      return nullptr;
+    }
+    PROTRAIN_EXPECT(i < list.size(), "the frame has too few addresses");
+    return list[i];
   }
   tensor_view record(saved_tensor const& row, void* data);
   std::uint64_t take(region const& from, std::uint64_t used, std::uint64_t bytes, char const* what);

@@ -24,7 +24,7 @@ template <class B>
 inline constexpr bool is_item<repeated<B>> = true;
 
 template <class Block>
-layered erase(Block const& block, std::string prefix) {
+layered erase(Block const& block, std::string const& prefix) {
   return {.object = &block,
           .forward =
               [](void const* object, scope& s, tensor_view x, tensor_view y) {
@@ -35,7 +35,7 @@ layered erase(Block const& block, std::string prefix) {
                 static_cast<Block const*>(object)->backward(s, x, dy, dx);
               },
           .pinned = activation::strategy_of<Block>::value,
-          .prefix = std::move(prefix)};
+          .prefix = prefix};
 }
 
 template <class Block>

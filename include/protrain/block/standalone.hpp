@@ -102,7 +102,10 @@ class standalone {
     begin({});
   }
   standalone(standalone const&) = delete;
+  standalone(standalone&&) = delete;
   standalone& operator=(standalone const&) = delete;
+  standalone& operator=(standalone&&) = delete;
+  ~standalone() = default;
 
   /// To be written by the caller, between passes.
   tensor_view value(parameter_id p) const {

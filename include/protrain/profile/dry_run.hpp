@@ -62,7 +62,7 @@ inline trace::trace dry_run(block::table const& t, model::job const& job, flop_r
     }
     // Layers of one description may still differ by what they make of scope::layer.
     std::size_t at = 0;
-    while (at < out.shapes.size() && !(origins[at] == e.shape && out.shapes[at] == shape)) {
+    while (at < out.shapes.size() && (origins[at] != e.shape || out.shapes[at] != shape)) {
       ++at;
     }
     if (at == out.shapes.size()) {

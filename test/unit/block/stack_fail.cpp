@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Something that is no block is refused with the three functions that it lacks.
 // expect: stack: each item is a block \(describe\(block_builder&\), forward\(scope&, x, y\)
-// expect: call to consteval function|is not a constant expression
+// expect: not usable in a constant expression|is not a constant expression
 
 #include "protrain/block/stack.hpp"
 

@@ -3,7 +3,11 @@
 // Definitions behind scope.hpp.
 // Included by block/scope.hpp alone.
 
-#include "protrain/block/scope.hpp"
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
 
 namespace protrain::inline v0::block {
 
