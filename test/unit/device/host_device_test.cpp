@@ -3,7 +3,8 @@
 
 #include "protrain/device/host/host_device.hpp"
 
-#include "test/law/device.hpp"
+#include "protrain/core/philox.hpp"
+#include "test/law/device_tools.hpp"
 
 #include <doctest/doctest.h>
 

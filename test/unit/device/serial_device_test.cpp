@@ -3,7 +3,7 @@
 
 #include "protrain/device/serial/serial_device.hpp"
 
-#include "test/law/device.hpp"
+#include "test/law/device_tools.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,6 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <stdexcept>
 #include <string>
 #include <vector>
 

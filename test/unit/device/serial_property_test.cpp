@@ -4,7 +4,7 @@
 
 #include "protrain/core/philox.hpp"
 #include "protrain/device/serial/serial_device.hpp"
-#include "test/law/device.hpp"
+#include "test/law/device_tools.hpp"
 
 #include <doctest/doctest.h>
 
