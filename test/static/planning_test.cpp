@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constant evaluation with default limits: compile, verify and the peak of a program of 16 blocks.
+// Constant evaluation with default limits: compile, verify and the peak of a program. g++ affords 16
+// blocks; clang, which stops after a million steps, 8.
 
 #include "protrain/schedule/compile.hpp"
 #include "protrain/schedule/memory.hpp"
@@ -25,7 +26,13 @@ constexpr std::uint64_t peak(std::size_t blocks, std::size_t persistent, update:
 }
 
 static_assert(peak(1, 0, update::timing::after_backward) > 0);
-static_assert(peak(16, 6, update::timing::during_backward) > 0);
+#if defined(__clang__)
+constexpr std::size_t affordable = 8;
+#else
+constexpr std::size_t affordable = 16;
+#endif
+static_assert(peak(affordable, 3, update::timing::during_backward) > 0);
+static_assert(peak(affordable, 0, update::timing::after_backward) > 0);
 
 /// Damage is seen in constant evaluation too.
 constexpr schedule::rejection without_first_dependency() {
