@@ -142,8 +142,10 @@ class emitter {
   }
 
   instruction current_{};
-  std::array<arena, space_count> arenas_{};
-  std::array<std::vector<std::uint32_t>, queue_count> queues_{};  ///< positions by queue
+  // Vectors, because nvcc's constant evaluation doesn't destroy the elements of an array.
+  std::vector<arena> arenas_ = std::vector<arena>(space_count, arena{});
+  std::vector<std::vector<std::uint32_t>> queues_ =
+      std::vector<std::vector<std::uint32_t>>(queue_count, std::vector<std::uint32_t>{});
   std::vector<clock> clocks_;                                     ///< by position, itself included
   std::vector<user> users_;                                       ///< by allocation
 };
