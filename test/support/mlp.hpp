@@ -106,8 +106,8 @@ class mlp_input {
     auto const op = s.op("linear");
     tensor_view const sums = s.scratch(dtype::f32, {rows, c_.hidden});
     op.run([&] {
-      T const* const w = s.value(weight_).template as<T const>();
-      T const* const bias = s.value(bias_).template as<T const>();
+      auto const* const w = s.value(weight_).template as<T const>();
+      auto const* const bias = s.value(bias_).template as<T const>();
       auto const weight = [&](std::uint64_t o, std::uint64_t i) {
         return detail::load(w[o * c_.features + i]);
       };
@@ -204,8 +204,8 @@ class mlp_layer {
  private:
   void linear(scope& s, tensor_view x, tensor_view h, std::uint64_t rows) const {
     s.op("linear").run([&] {
-      T const* const w = s.value(weight_).template as<T const>();
-      T const* const bias = s.value(bias_).template as<T const>();
+      auto const* const w = s.value(weight_).template as<T const>();
+      auto const* const bias = s.value(bias_).template as<T const>();
       auto const weight = [&](std::uint64_t o, std::uint64_t i) {
         return detail::load(w[o * n_ + i]);
       };
@@ -225,7 +225,7 @@ class mlp_layer {
     auto const op = s.op("linear");
     tensor_view const sums = s.scratch(dtype::f32, {rows, n_});
     op.run([&] {
-      T const* const w = s.value(weight_).template as<T const>();
+      auto const* const w = s.value(weight_).template as<T const>();
       auto const transposed = [&](std::uint64_t i, std::uint64_t o) {
         return detail::load(w[o * n_ + i]);
       };
@@ -309,7 +309,7 @@ class mlp_head {
       for (std::uint64_t k = 0; k < rows * c_.hidden; ++k) {
         detail::store(dx.as<T>()[k], sums.as<float const>()[k]);
       }
-      T* const dw = s.gradient(weight_).template as<T>();
+      auto* const dw = s.gradient(weight_).template as<T>();
       if (c_.tied) {  // the tensor is [hidden, features]: roles of x and d are exchanged
         tied_gradient(rows, x.as<T const>(), d, dw);
       } else {

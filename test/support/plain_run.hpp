@@ -53,7 +53,7 @@ plain_result plain_step(block::standalone& owner,
                         block::table const& t,
                         model::job const& job,
                         std::uint64_t step,
-                        Load&& load,
+                        Load const& load,
                         bool recompute = false) {
   plain_result out{.gradients = std::vector<std::vector<float>>(t.parameters.size())};
   for (std::uint64_t m = 0; m < job.accumulate; ++m) {
@@ -64,7 +64,7 @@ plain_result plain_step(block::standalone& owner,
     load(owner, m);
     owner.forward();
     for (std::size_t b = t.blocks.size(); b > 0; --b) {
-      block_id const id = make_id<block_id>(b - 1);
+      auto const id = make_id<block_id>(b - 1);
       if (recompute) {
         owner.forward(id, block::pass::recompute);
       }

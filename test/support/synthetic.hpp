@@ -87,7 +87,7 @@ inline std::uint16_t exact_half(float x) noexcept {
   if (a < 0x1p-14F) {
     return static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>(a * 0x1p24F));
   }
-  std::uint32_t const bits = std::bit_cast<std::uint32_t>(a);
+  auto const bits = std::bit_cast<std::uint32_t>(a);
   return static_cast<std::uint16_t>(sign | ((bits - (112U << 23U)) >> 13U));
 }
 
@@ -123,8 +123,10 @@ inline std::uint64_t piece(std::uint64_t total, std::uint32_t i) {
   for (std::uint32_t k = 0; k < i && k < 2; ++k) {
     left -= ceil_div(left, 2);
   }
-  std::uint64_t const mine = i > 2 ? 0 : (i == 2 ? left : ceil_div(left, 2));
-  return mine == 0 ? 0 : mine * address_granule - (i < 2 ? 3 + i : 0);
+  if (i > 2 || left == 0) {
+    return 0;
+  }
+  return i == 2 ? left * address_granule : ceil_div(left, 2) * address_granule - (3 + i);
 }
 
 }  // namespace detail
@@ -132,16 +134,17 @@ inline std::uint64_t piece(std::uint64_t total, std::uint32_t i) {
 /// A block of a trace. Its description is what the trace says of block `b`; times are ignored.
 class synthetic_block {
  public:
-  synthetic_block(trace::trace const& t, block_id b) : facts_(t.shape(b)) {
+  synthetic_block(trace::trace const& t, block_id b)
+      : facts_(t.shape(b)),
+        batch_(t.batch.count()),
+        first_(b.index() == 0),
+        last_(b.index() + 1 == t.blocks.size()) {
     for (model::parameter const& p : t.parameters) {
       if (std::ranges::find(p.uses, b) != p.uses.end()) {
         parameters_.push_back(p);
         tied_.push_back(p.uses.front() != b);
       }
     }
-    batch_ = t.batch.count();
-    first_ = b.index() == 0;
-    last_ = b.index() + 1 == t.blocks.size();
   }
 
   void describe(block_builder& b) const {

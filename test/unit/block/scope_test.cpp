@@ -18,7 +18,6 @@ namespace {
 using protrain::block_error;
 using protrain::block_id;
 using protrain::dtype;
-using protrain::parameter_ref;
 using protrain::random_key;
 using protrain::scope;
 using protrain::tensor_view;

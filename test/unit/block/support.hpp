@@ -19,7 +19,9 @@ class throwing_contracts {
   throwing_contracts()
       : old_(set_violation_handler([](violation const& v) { throw refused{v.message}; })) {}
   throwing_contracts(throwing_contracts const&) = delete;
+  throwing_contracts(throwing_contracts&&) = delete;
   throwing_contracts& operator=(throwing_contracts const&) = delete;
+  throwing_contracts& operator=(throwing_contracts&&) = delete;
   ~throwing_contracts() { set_violation_handler(old_); }
 
  private:
@@ -28,7 +30,7 @@ class throwing_contracts {
 
 /// The message of what `call` refuses; empty if it refuses nothing.
 template <class Call>
-std::string refusal(Call&& call) {
+std::string refusal(Call const& call) {
   throwing_contracts const guard;
   try {
     call();

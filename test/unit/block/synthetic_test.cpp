@@ -40,7 +40,7 @@ void fill(tensor_view const& t, std::uint64_t seed) {
 /// A step of a model whose inputs are random; `spoil(owner)` may change them first.
 template <class Spoil>
 plain_result step(synthetic_model const& model,
-                  Spoil&& spoil,
+                  Spoil const& spoil,
                   standalone_options const& options = {},
                   bool recompute = false) {
   auto const& job = model.facts().job;
@@ -178,8 +178,8 @@ TEST_CASE("small gradients are exact in every dtype") {
     float const g = protrain::test::detail::small_float(r.next());
     REQUIRE(protrain::to_float(protrain::to_bfloat16(g)) == g);
     std::uint16_t const half = protrain::test::detail::exact_half(g);
-    int const exponent = (half >> 10U) & 31U;
-    float const mantissa = static_cast<float>(half & 1023U);
+    auto const exponent = static_cast<int>((half >> 10U) & 31U);
+    auto const mantissa = static_cast<float>(half & 1023U);
     float const value =
         exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(mantissa + 1024, exponent - 25);
     REQUIRE((half >> 15U != 0 ? -value : value) == g);
