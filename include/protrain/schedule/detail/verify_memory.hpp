@@ -77,7 +77,9 @@ class live_set {
   }
 
   std::vector<allocation> const& all_;
-  std::array<std::vector<std::uint32_t>, space_count> live_{};
+  // A vector: nvcc's constant evaluation leaks the elements of an array.
+  std::vector<std::vector<std::uint32_t>> live_ =
+      std::vector<std::vector<std::uint32_t>>(space_count, std::vector<std::uint32_t>{});
 };
 
 /// Allocations by `key(allocation)`, ascending.

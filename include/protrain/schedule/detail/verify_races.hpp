@@ -207,7 +207,7 @@ class access_map {
 /// Every two accesses to a byte of which one writes are ordered, also between allocations that
 /// use the byte one after the other, and inside one instruction.
 constexpr verdict check_races(program const& p, clocks const& order) {
-  std::array<access_map, space_count> maps{access_map(p, order), access_map(p, order)};
+  std::vector<access_map> maps(space_count, access_map(p, order));
   for (std::uint32_t i = 0; i < p.instructions.size(); ++i) {
     for (operand const& o : p.operands_of(p.instructions[i])) {
       allocation const& a = p.allocations[o.allocation.index()];
