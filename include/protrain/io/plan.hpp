@@ -26,8 +26,8 @@ namespace protrain::inline v0::io {
 
 /// What a plan is for.
 struct plan_subject {
-  std::string model_type;
-  std::string machine;
+  std::string model_type{};
+  std::string machine{};
   trace::trace const& facts;
 };
 
@@ -159,11 +159,11 @@ inline json to_json(plan_subject const& s, plan::infeasible const& f) {
 
 /// What a file says about a plan.
 struct plan_file {
-  std::string string;
-  std::string model_type;
+  std::string string{};
+  std::string model_type{};
   std::uint64_t parameters = 0;
   std::uint64_t blocks = 0;
-  model::job job;
+  model::job job{};
   std::uint64_t fingerprint = 0;
 };
 

@@ -28,10 +28,10 @@ inline std::string library_version() {
 }
 
 struct run_facts {
-  std::string model;   ///< as it was named
-  std::string device;  ///< host or serial
-  std::string plan;    ///< the plan string; empty for a plain run
-  std::string text;    ///< where the text is from
+  std::string model{};   ///< as it was named
+  std::string device{};  ///< host or serial
+  std::string plan{};    ///< the plan string; empty for a plain run
+  std::string text{};    ///< where the text is from
   std::uint64_t text_bytes = 0;
   std::uint64_t text_hash = 0;
   std::uint64_t fingerprint = 0;

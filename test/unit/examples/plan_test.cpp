@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program `plan` as a user runs it: text, JSON, files that `train` takes, refusals.
+
+#include "protrain/hw/presets.hpp"
+#include "protrain/io/json.hpp"
+#include "protrain/io/machine.hpp"
+#include "test/unit/examples/command.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+using protrain::io::json;
+using protrain::io::write_file;
+using protrain_test::command;
+using protrain_test::scratch_folder;
+using protrain_test::split;
+
+namespace {
+
+constexpr auto binary = "examples/plan";
+
+struct answer {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+answer plan(std::string const& words) {
+  command c(binary, split(words));
+  c.wait();
+  return {c.code, c.out, c.err};
+}
+
+std::string gpt2_xl() {
+  return R"({"model_type": "gpt2", "n_layer": 48, "n_embd": 1600, "n_head": 25,
+             "n_positions": 1024, "n_ctx": 1024, "vocab_size": 50257})";
+}
+
+}  // namespace
+
+TEST_CASE("help, with every flag") {
+  answer const a = plan("--help");
+  CHECK(a.code == 0);
+  for (char const* const flag : {"model",
+                                 "machine",
+                                 "micro-batch",
+                                 "sequence",
+                                 "accumulate",
+                                 "clip",
+                                 "dtype",
+                                 "state",
+                                 "gpu-memory",
+                                 "host-memory",
+                                 "plan",
+                                 "json",
+                                 "help"}) {
+    CHECK(a.out.find("\n  --" + std::string(flag) + " ") != std::string::npos);
+  }
+}
+
+TEST_CASE("text: the plan, why, and memory") {
+  answer const a = plan("--machine h200x1 --micro-batch 8");
+  CHECK(a.code == 0);
+  CHECK(a.err.empty());
+  for (char const* const part : {"job         tiny-gpt2: ",
+                                 "machine     h200x1",
+                                 "plan        persist=",
+                                 "bound by    ",
+                                 "why         ",
+                                 "instead     ",
+                                 "sensitivity ",
+                                 "device bytes",
+                                 "host bytes",
+                                 "  peak  "}) {
+    CAPTURE(part);
+    CHECK(a.out.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("JSON: one object with what is promised; its string plans the same again") {
+  answer const a = plan("--json --dtype fp32 --gpu-memory 700kB");
+  REQUIRE(a.code == 0);
+  json const o = json::parse(a.out);
+  CHECK(o["protrain"] == "plan");
+  CHECK(o["version"] == 1);
+  CHECK(o["feasible"] == true);
+  CHECK(o["model"]["type"] == "gpt2");
+  CHECK(o["job"]["dtype"] == "fp32");
+  CHECK(o["predicted"]["gpu_peak_bytes"] <= 700'000);
+  for (char const* const name :
+       {"plan", "predicted", "memory", "bound_by", "alternatives", "sensitivity", "machine"}) {
+    CHECK(o.contains(name));
+  }
+  std::string const string = o["plan"]["string"];
+  json const again =
+      json::parse(plan("--json --dtype fp32 --gpu-memory 700kB --plan " + string).out);
+  CHECK(again["plan"] == o["plan"]);
+  CHECK(again["predicted"] == o["predicted"]);
+  json const bf16 = json::parse(plan("--json").out);
+  CHECK(bf16["job"]["dtype"] == "bf16");
+  CHECK(bf16["job"]["state"] == "split_master");
+}
+
+TEST_CASE("what doesn't fit: exit 2, the shortage as text and as JSON") {
+  answer const text = plan("--gpu-memory 1kB");
+  CHECK(text.code == 2);
+  CHECK(text.out.empty());
+  CHECK(text.err.find("plan: does not fit: the GPU budget is short by ") == 0);
+  answer const a = plan("--gpu-memory 1kB --json");
+  CHECK(a.code == 2);
+  json const o = json::parse(a.out);
+  CHECK(o["feasible"] == false);
+  CHECK(o["short"]["where"] == "gpu");
+  CHECK(o["short"]["bytes"] > 0);
+  std::uint64_t const needs = o["nearest"]["gpu_bytes"];
+  CHECK(plan("--gpu-memory " + std::to_string(needs)).code == 0);
+  json const host = json::parse(plan("--json --plan offload_all --host-memory 1kB").out);
+  CHECK(host["short"]["where"] == "host");
+}
+
+TEST_CASE("a plan file trains; another job's file is refused by the first difference") {
+  scratch_folder const folder;
+  std::string const file = folder / "p.json";
+  std::string const text = folder / "text";
+  write_file(text, std::string(1000, 'x'));
+  answer const a = plan("--json --dtype fp32 --gpu-memory 700kB");
+  write_file(file, a.out);
+  command train("examples/train", {"--text", text, "--steps", "2", "--plan", file});
+  CHECK(train.wait().code == 0);
+  CHECK(train.line("plan        ") == json::parse(a.out)["plan"]["string"]);
+  command other("examples/train",
+                {"--text", text, "--steps", "2", "--plan", file, "--micro-batch", "2"});
+  CHECK(other.wait().code == 1);
+  CHECK(other.one_line());
+  CHECK(other.complains("job.micro_batch is 1: is another job's, this one has 2"));
+}
+
+TEST_CASE("a large model on a large machine, in seconds and without its memory") {
+  scratch_folder const folder;
+  std::string const model = folder / "xl.json";
+  write_file(model, gpt2_xl());
+  auto const start = std::chrono::steady_clock::now();
+  answer const a =
+      plan("--json --machine h200x1 --micro-batch 8 --gpu-memory 24GiB --model " + model);
+  CAPTURE(a.err);
+  REQUIRE(a.code == 0);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::minutes(2));
+  json const o = json::parse(a.out);
+  CHECK(o["model"]["parameters"] == 1'557'611'200);
+  CHECK(o["model"]["blocks"] == 50);
+  CHECK(o["predicted"]["gpu_peak_bytes"] <= std::uint64_t{24} << 30U);
+}
+
+TEST_CASE("machines by file") {
+  scratch_folder const folder;
+  auto m = protrain::hw::h200x1();
+  m.name = "mine";
+  protrain::io::write_machine(folder / "m.json", m);
+  json const o = json::parse(plan("--json --machine " + (folder / "m.json")).out);
+  CHECK(o["machine"] == "mine");
+  auto broken = protrain::io::to_json(m);
+  broken["host_threads"] = -4;
+  write_file(folder / "b.json", broken.dump());
+  answer const b = plan("--machine " + (folder / "b.json"));
+  CHECK(b.code == 1);
+  CHECK(b.err.find("b.json: host_threads is -4: must be an integer") != std::string::npos);
+}
+
+TEST_CASE("bad input: one line, exit 1") {
+  for (std::string const words : {"--machine h900",
+                                  "--machine",
+                                  "--steps 3",
+                                  "--dtype fp16",
+                                  "--dtype fp64",
+                                  "--state fp32",
+                                  "--json=yes",
+                                  "--sequence 1000",
+                                  "--plan buffer=x",
+                                  "--plan defer=1",
+                                  "--model nowhere.json"}) {
+    answer const a = plan(words);
+    CAPTURE(words);
+    CAPTURE(a.err);
+    CHECK(a.code == 1);
+    CHECK(a.out.empty());
+    CHECK(a.err.find("plan: ") == 0);
+    CHECK(std::count(a.err.begin(), a.err.end(), '\n') == 1);
+  }
+}
