@@ -13,6 +13,7 @@
 #include "protrain/runtime/batch.hpp"
 #include "protrain/schedule/program.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -144,7 +145,7 @@ inline void write_master(model::state_format format,
       }
     }
   } else {
-    std::memcpy(detail::at<float>(a.value, t.offset), from, t.elements * sizeof(float));
+    std::copy_n(from, t.elements, detail::at<float>(a.value, t.offset));
   }
 }
 
@@ -161,7 +162,7 @@ inline void read_master(model::state_format format,
       to[i] = lo != nullptr ? merge_master(hi[i], lo[i]) : to_float(hi[i]);
     }
   } else {
-    std::memcpy(to, detail::at<float>(a.value, t.offset), t.elements * sizeof(float));
+    std::copy_n(detail::at<float>(a.value, t.offset), t.elements, to);
   }
 }
 
