@@ -91,7 +91,7 @@ TEST_CASE("every plan gives the bits of the plain loop in the memory predicted")
               space.pairs().size() - missing.size(),
               space.pairs().size());
   CHECK(space.missing_values(rows).empty());
-  if (rows.size() >= 100) {
+  if (rows.size() >= 24) {
     CHECK(missing.empty());
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {

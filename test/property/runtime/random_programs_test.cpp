@@ -54,7 +54,7 @@ std::string run(subject_case const& c, device::serial_device& d, test::outcome& 
   try {
     test::engine_run const run = test::train_on(d, c.subject, c.layout, c.program, 1);
     bits = run.bits;
-    return run.memory;
+    return run.memory + (run.unused == 0 ? "" : "memory that no block used");
   } catch (std::exception const& e) {
     return e.what();
   }
