@@ -43,19 +43,24 @@ constexpr std::uint64_t largest_group(trace::trace const& t, std::uint64_t limit
   return best;
 }
 
-/// The shape whose blocks own most elements together: the model's body.
+/// The model's body: of the shapes that repeat, or of all where none does, the one whose blocks own
+/// most elements together.
 constexpr shape_id dominant_shape(trace::trace const& t) {
-  std::vector<std::uint64_t> total{};
-  for (std::size_t s = 0; s < t.shapes.size(); ++s) {
-    total.push_back(0);
+  std::vector<std::uint64_t> total(t.shapes.size(), 0);
+  std::vector<std::uint64_t> count(t.shapes.size(), 0);
+  bool repeats = false;
+  for (shape_id const s : t.blocks) {
+    repeats = ++count[s.index()] > 1 || repeats;
   }
   for (model::parameter const& p : t.parameters) {
     std::uint64_t& sum = total[t.blocks[p.uses.front().index()].index()];
     sum = checked_add(sum, slot_elements(p));
   }
-  std::size_t best = 0;
-  for (std::size_t s = 1; s < total.size(); ++s) {
-    best = total[s] > total[best] ? s : best;
+  std::size_t best = t.blocks.front().index();
+  for (std::size_t s = 0; s < total.size(); ++s) {
+    bool const body = count[s] > 1 || !repeats;
+    bool const better = total[s] > total[best] || (repeats && count[best] == 1);
+    best = body && better ? s : best;
   }
   return make_id<shape_id>(best);
 }

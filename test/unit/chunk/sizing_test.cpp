@@ -86,4 +86,17 @@ TEST_CASE("an embedding of nine blocks doesn't inflate the grid") {
   CHECK(l.chunks[0].oversize);
 }
 
+TEST_CASE("an embedding that owns more than all layers together is still no body") {
+  auto const t = language_model(9 * 16 * 1024, 4, 16 * 1024);
+  auto const sizes = chunk::uniform_grid{}.capacities(t);
+  CHECK(*std::min_element(sizes.begin(), sizes.end()) == 16 * 1024);
+  CHECK(chunk::make_layout(t, sizes.front()).chunks[0].oversize);
+}
+
+TEST_CASE("where no shape repeats, the one that owns most is the body") {
+  auto t = language_model(16 * 1024, 1, 64 * 1024);
+  auto const sizes = chunk::uniform_grid{}.capacities(t);
+  CHECK(*std::min_element(sizes.begin(), sizes.end()) == 64 * 1024);
+}
+
 }  // namespace
