@@ -33,7 +33,7 @@ namespace protrain::inline v0::runtime {
 ///
 /// Errors: `engine_error` when plan, model or batch don't fit each other; what the device or a
 /// block throws otherwise. Before a step's first update a failure leaves the engine usable; after
-/// it, only destruction is left.
+/// it, only destruction and `initialise` are left.
 template <device::device Device,
           comm::communicator Comm = comm::self,
           optim::update_rule Rule = optim::adamw>
@@ -94,6 +94,7 @@ class engine {
     }
     applied_ = 0;
     attempted_ = 0;
+    failed_ = false;
   }
 
   /// The fp32 (master) values of one parameter.
@@ -113,7 +114,8 @@ class engine {
   /// One optimizer step over all micro-batches of `data`. Waits for its end.
   step_result step(batch const& data, step_options const& options) {
     if (failed_) {
-      throw engine_error("the engine failed during an update: make a new one");
+      throw engine_error(
+          "the engine failed during an update: initialise it again or make a new one");
     }
     double const start = device_.seconds();
     prepare(data, options);

@@ -308,7 +308,7 @@ TEST_CASE("a block that throws before any update leaves the engine usable, with 
   }
 }
 
-TEST_CASE("after an update a failure leaves nothing but destruction; the device serves again") {
+TEST_CASE("after an update a failure leaves initialise and destruction; the device serves again") {
   test::subject const good = mlp(mlp_job(dtype::f32, 1, 0));
   test::subject s = good;
   test::trap trap;
@@ -324,6 +324,7 @@ TEST_CASE("after an update a failure leaves nothing but destruction; the device 
     CHECK(message_of([&] { test::add_steps(seen, engine, s, 0, 2); }) == "the trap snapped");
     CHECK(contains(message_of([&] { test::add_steps(seen, engine, s, 1, 1); }), "make a new one"));
     CHECK(contains(message_of([&] { test::add_steps(seen, engine, s, 1, 1); }), "make a new one"));
+    CHECK(test::difference(test::train(engine, s, 3), test::train_plain(good, 3)) == "");
   }
   CHECK(test::live(d) == 0);
   auto const parts = test::parts_of(good, early);

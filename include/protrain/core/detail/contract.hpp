@@ -19,8 +19,8 @@ inline std::atomic<violation_handler>& handler_slot() noexcept {
   if (violation_handler const handler = handler_slot().load(); handler != nullptr) {
     handler(what);
   }
-  std::fprintf(stderr, "protrain: %s (%s) at %s:%d\n", what.message, what.condition, what.file,
-               what.line);
+  std::fprintf(
+      stderr, "protrain: %s (%s) at %s:%d\n", what.message, what.condition, what.file, what.line);
   std::abort();
 }
 

@@ -146,8 +146,8 @@ class emitter {
   std::vector<arena> arenas_ = std::vector<arena>(space_count, arena{});
   std::vector<std::vector<std::uint32_t>> queues_ =
       std::vector<std::vector<std::uint32_t>>(queue_count, std::vector<std::uint32_t>{});
-  std::vector<clock> clocks_;                                     ///< by position, itself included
-  std::vector<user> users_;                                       ///< by allocation
+  std::vector<clock> clocks_;  ///< by position, itself included
+  std::vector<user> users_;    ///< by allocation
 };
 
 }  // namespace protrain::inline v0::schedule::detail
