@@ -113,12 +113,14 @@ class command {
   pid_t pid_ = -1;
 };
 
-/// Words that are parted by one space each.
+/// Words that are parted by spaces.
 inline std::vector<std::string> split(std::string const& words) {
   std::vector<std::string> out;
   for (std::size_t at = 0; at < words.size();) {
     std::size_t const end = std::min(words.find(' ', at), words.size());
-    out.push_back(words.substr(at, end - at));
+    if (end > at) {
+      out.push_back(words.substr(at, end - at));
+    }
     at = end + 1;
   }
   return out;

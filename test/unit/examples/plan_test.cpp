@@ -95,8 +95,10 @@ TEST_CASE("JSON: one object with what is promised; its string plans the same aga
     CHECK(o.contains(name));
   }
   std::string const string = o["plan"]["string"];
-  json const again =
-      json::parse(plan("--json --dtype fp32 --gpu-memory 700kB --plan " + string).out);
+  json again = json::parse(plan("--json --dtype fp32 --gpu-memory 700kB --plan " + string).out);
+  CHECK(o["plan"]["sizing"] == "uniform_grid");
+  CHECK(again["plan"]["sizing"] == "given");  // by the string, which holds a chunk size
+  again["plan"]["sizing"] = o["plan"]["sizing"];
   CHECK(again["plan"] == o["plan"]);
   CHECK(again["predicted"] == o["predicted"]);
   json const bf16 = json::parse(plan("--json").out);
