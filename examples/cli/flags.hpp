@@ -61,17 +61,18 @@ class flags {
         throw usage_error(quote(word) + ": is no flag; flags are --name value, see --help");
       }
       std::size_t const equals = word.find('=');
-      std::string_view const name = word.substr(2, equals == word.npos ? word.npos : equals - 2);
+      std::string_view const name =
+          word.substr(2, equals == std::string_view::npos ? std::string_view::npos : equals - 2);
       flag& f = find_known(name);
       if (f.given) {
         throw usage_error("--" + f.name + ": is given twice; keep one");
       }
       if (f.value.empty()) {
-        if (equals != word.npos) {
+        if (equals != std::string_view::npos) {
           throw usage_error("--" + f.name + ": takes no value; write --" + f.name);
         }
         f.given = "";
-      } else if (equals != word.npos) {
+      } else if (equals != std::string_view::npos) {
         f.given = std::string(word.substr(equals + 1));
       } else if (i + 1 < count && std::string_view(words[i + 1]).substr(0, 2) != "--") {
         f.given = words[++i];

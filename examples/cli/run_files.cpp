@@ -10,8 +10,8 @@ namespace cli {
 namespace io = protrain::io;
 
 io::text_data read_text(flags const& f, runfiles const& files, std::uint64_t sequence) {
-  if (f.given("text")) {
-    return {*f.text("text"), io::read_file(*f.text("text")), sequence};
+  if (auto const& name = f.text("text")) {
+    return {*name, io::read_file(*name), sequence};
   }
   return {"this repository's sources",
           io::read_listed(files.find("examples/corpus.txt"),
@@ -20,7 +20,7 @@ io::text_data read_text(flags const& f, runfiles const& files, std::uint64_t seq
 }
 
 std::unique_ptr<io::step_log> open_log(flags const& f, run_description const& about) {
-  std::string const& path = *f.text("log");
+  std::string const path = f.text("log").value_or("");
   auto log = std::make_unique<io::step_log>(path);
   io::write_run_facts(path + ".meta.json",
                       {.model = about.task.model,

@@ -44,7 +44,7 @@ inline double one_dropout(json_field const& top, std::optional<double> instead) 
     }
     common = common.value_or(p);
   }
-  return instead.value_or(*common);
+  return instead.value_or(common.value_or(0.1));
 }
 
 /// Switches of GPT-2 that change the computation: only the published model's setting is built.

@@ -86,8 +86,9 @@ class json_field {
       fail("must be a list of at most " + std::to_string(most) + " elements");
     }
     std::vector<json_field> out;
+    out.reserve(value_->size());
     for (std::size_t i = 0; i < value_->size(); ++i) {
-      out.push_back({(*value_)[i], *file_, path_ + "[" + std::to_string(i) + "]"});
+      out.emplace_back((*value_)[i], *file_, path_ + "[" + std::to_string(i) + "]");
     }
     return out;
   }
@@ -143,7 +144,7 @@ class json_field {
     std::uint64_t out = 0;
     if (value_->is_string()) {
       auto const& s = value_->get_ref<std::string const&>();
-      auto const end = s.data() + s.size();
+      auto const* const end = s.data() + s.size();
       auto const read = std::from_chars(s.data(), end, out, 16);
       if (s.size() == 16 && read.ec == std::errc{} && read.ptr == end) {
         return out;
@@ -164,7 +165,7 @@ class json_field {
   }
   static std::string shortest(double x) {
     char digits[32] = {};
-    auto const end = std::to_chars(std::begin(digits), std::end(digits), x).ptr;
+    auto* const end = std::to_chars(std::begin(digits), std::end(digits), x).ptr;
     return {digits, end};
   }
 

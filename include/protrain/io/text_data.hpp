@@ -66,7 +66,7 @@ class text_data {
 /// The files that a list names, one path a line, one after the other in the order of the list.
 /// `resolve(path)` gives the name under which to open each.
 template <class Resolve>
-std::string read_listed(std::string const& list, Resolve&& resolve) {
+std::string read_listed(std::string const& list, Resolve const& resolve) {
   std::string const names = read_file(list);
   std::string out;
   for (std::size_t at = 0; at < names.size();) {

@@ -32,7 +32,8 @@ std::string scaled(double x, double step, std::array<std::string_view, N> const&
     x /= step;
     ++u;
   }
-  return fixed(x, u == 0 ? 0 : (x < 10 ? 2 : 1)) + std::string(units[u]);
+  int const digits = x < 10 ? 2 : 1;
+  return fixed(x, u == 0 ? 0 : digits) + std::string(units[u]);
 }
 
 }  // namespace detail

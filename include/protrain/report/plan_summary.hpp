@@ -60,8 +60,8 @@ inline std::string phases(plan::prediction const& p) {
 }
 
 inline std::string why(plan::plan const& p) {
-  std::string out = "fastest of " + count_of(p.search.candidates, "candidate") + ", " +
-                    count_of(p.search.compiled, "program") + " simulated";
+  std::string const out = "fastest of " + count_of(p.search.candidates, "candidate") + ", " +
+                          count_of(p.search.compiled, "program") + " simulated";
   if (p.search.proven) {
     return out + "; no plan of the space is faster";
   }
