@@ -42,7 +42,7 @@ class block_error : public std::runtime_error {
 
 namespace detail {
 
-inline std::string quoted(std::string_view name) { return "'" + std::string(name) + "'"; }
+inline std::string in_quotes(std::string_view name) { return "'" + std::string(name) + "'"; }
 
 }  // namespace detail
 }  // namespace protrain::inline v0::block

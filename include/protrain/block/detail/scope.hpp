@@ -35,7 +35,8 @@ inline tensor_view scope::save(slot name, dtype type, extents const& shape) {
 
 inline tensor_view scope::save(slot name, tensor_view const& x) {
   if (!f_.entry->reads_input) {
-    fail(name.text(), "saves x as " + detail::quoted(name.text()) + " but said reads_input(false)");
+    fail(name.text(),
+         "saves x as " + detail::in_quotes(name.text()) + " but said reads_input(false)");
   }
   PROTRAIN_EXPECT(x == f_.x, "only the block's own x can be saved in place");
   return record({.name = name, .type = x.type, .shape = x.shape, .input = true}, x.data);
@@ -44,11 +45,11 @@ inline tensor_view scope::save(slot name, tensor_view const& x) {
 inline tensor_view scope::record(saved_tensor const& row, void* data) {
   PROTRAIN_EXPECT(f_.pass != pass::backward, "scope::save belongs to forward");
   if (f_.slots->find(row.name) != nullptr) {
-    fail(row.name.text(), "saves " + detail::quoted(row.name.text()) + " twice");
+    fail(row.name.text(), "saves " + detail::in_quotes(row.name.text()) + " twice");
   }
   if (!f_.slots->add(row)) {
     fail(row.name.text(),
-         "recompute saves " + detail::quoted(row.name.text()) +
+         "recompute saves " + detail::in_quotes(row.name.text()) +
              " where forward saved something else; saves depend on shapes only");
   }
   return {data, row.type, row.shape};
@@ -58,7 +59,7 @@ inline tensor_view scope::saved(slot name) const {
   PROTRAIN_EXPECT(f_.pass == pass::backward, "scope::saved belongs to backward");
   saved_tensor const* const row = f_.slots->find(name);
   if (row == nullptr) {
-    fail(name.text(), "backward wants " + detail::quoted(name.text()) + ", which was not saved");
+    fail(name.text(), "backward wants " + detail::in_quotes(name.text()) + ", which was not saved");
   }
   void* const place = row->input ? f_.x.data : f_.saved.data + row->offset;
   return {f_.dry ? nullptr : place, row->type, row->shape};
@@ -79,7 +80,7 @@ inline tensor_view scope::batch(std::string_view name) const {
       return batch(batch_ref{i});
     }
   }
-  fail(name, "reads batch tensor " + detail::quoted(name) + ", which describe did not declare");
+  fail(name, "reads batch tensor " + detail::in_quotes(name) + ", which describe did not declare");
 }
 
 /// The end of an allocation of `bytes` behind `used`.
@@ -103,7 +104,7 @@ inline void scope::fail(std::string_view subject,
                         std::uint64_t asked,
                         std::uint64_t planned) const {
   std::string const where =
-      innermost_ == nullptr ? "" : "operator " + detail::quoted(innermost_->name_) + " ";
+      innermost_ == nullptr ? "" : "operator " + detail::in_quotes(innermost_->name_) + " ";
   throw block_error(f_.entry->name, std::string(subject), where + what, asked, planned);
 }
 

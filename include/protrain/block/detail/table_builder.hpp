@@ -89,7 +89,7 @@ class table_builder {
         throw block_error(
             e.name,
             full,
-            "parameter " + quoted(full) + " exists already; " +
+            "parameter " + in_quotes(full) + " exists already; " +
                 "names are unique over the whole model (give repeats other prefixes)");
       }
       out_.parameters.push_back(
@@ -114,19 +114,19 @@ class table_builder {
     if (row == nullptr) {
       throw block_error(e.name,
                         full,
-                        "parameter " + quoted(full) + " is tied to " + quoted(p.tied) +
+                        "parameter " + in_quotes(full) + " is tied to " + in_quotes(p.tied) +
                             ", which no earlier block declares");
     }
     if (facts_of(*row) != p.facts) {
       throw block_error(e.name,
                         full,
-                        "parameter " + quoted(full) + " is " + print(p.facts) + " but tied to " +
-                            quoted(p.tied) + ", which is " + print(facts_of(*row)));
+                        "parameter " + in_quotes(full) + " is " + print(p.facts) + " but tied to " +
+                            in_quotes(p.tied) + ", which is " + print(facts_of(*row)));
     }
     if (row->uses.back() == make_id<block_id>(out_.blocks.size())) {
       throw block_error(e.name,
                         full,
-                        "parameter " + quoted(full) + " is tied to " + quoted(p.tied) +
+                        "parameter " + in_quotes(full) + " is tied to " + in_quotes(p.tied) +
                             ", which this block uses already; use that handle");
     }
   }
@@ -141,8 +141,8 @@ class table_builder {
     } else if (out_.batch[row].facts != b.facts) {
       throw block_error(e.name,
                         b.name,
-                        "batch tensor " + quoted(b.name) + " is " + print(b.facts) + " here and " +
-                            print(out_.batch[row].facts) + " in an earlier block");
+                        "batch tensor " + in_quotes(b.name) + " is " + print(b.facts) +
+                            " here and " + print(out_.batch[row].facts) + " in an earlier block");
     }
     return {.name = b.name, .index = static_cast<std::uint32_t>(row), .facts = b.facts};
   }
