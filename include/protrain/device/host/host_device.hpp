@@ -196,6 +196,10 @@ class host_device {
     for (lane& l : lanes_) {
       await(l, l.submitted);
     }
+    for (lane& l : lanes_) {
+      std::lock_guard const lock(l.mutex);
+      l.ring.rest();
+    }
   }
 
   void serve(queue_id q) {

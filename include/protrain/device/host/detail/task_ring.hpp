@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A first-in first-out ring of a queue's entries. It grows to the longest backlog and then
-// allocates nothing more.
+// A first-in first-out ring of a queue's entries. It grows to the longest run between two rests
+// and then allocates nothing more, however the backlog comes and goes.
 
 #include "protrain/core/queue.hpp"
 #include "protrain/device/device.hpp"
@@ -28,11 +28,21 @@ class task_ring {
   std::size_t capacity() const noexcept { return slots_.size(); }
 
   void push(queued const& entry) {
+    ++pushed_;
     if (count_ == slots_.size()) {
       grow();
     }
     slots_[(first_ + count_) % slots_.size()] = entry;
     ++count_;
+  }
+
+  /// Between two runs of an empty ring: makes room for all that the last run pushed, since the next
+  /// one may push as much before anything is popped.
+  void rest() {
+    while (slots_.size() < pushed_) {
+      grow();
+    }
+    pushed_ = 0;
   }
 
   queued pop() {
@@ -56,6 +66,7 @@ class task_ring {
   std::vector<queued> slots_{};
   std::size_t first_ = 0;
   std::size_t count_ = 0;
+  std::size_t pushed_ = 0;  // since the last rest
 };
 
 }  // namespace protrain::inline v0::device::detail
