@@ -221,7 +221,7 @@ int run(int count, char** words) {
   std::string const job = cli::describe(s.task, s.planning.facts);
   std::printf("job         %s\n", job.c_str());
   std::printf("text        %s: %s\n",
-              f.text("text").value_or("this repository's sources").c_str(),
+              f.text("text").value_or(cli::default_text).c_str(),
               protrain::report::human_bytes(s.text.size()).c_str());
   auto const wanted = cli::read_request(f, s.planning.facts);
   std::optional<protrain::plan::plan> plan;

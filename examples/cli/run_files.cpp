@@ -13,7 +13,7 @@ io::text_data read_text(flags const& f, runfiles const& files, std::uint64_t seq
   if (auto const& name = f.text("text")) {
     return {*name, io::read_file(*name), sequence};
   }
-  return {"this repository's sources",
+  return {default_text,
           io::read_listed(files.find("examples/corpus.txt"),
                           [&](std::string const& name) { return files.find(name); }),
           sequence};
@@ -26,7 +26,7 @@ std::unique_ptr<io::step_log> open_log(flags const& f, run_description const& ab
                       {.model = about.task.model,
                        .device = about.device,
                        .plan = about.plan,
-                       .text = f.text("text").value_or("this repository's sources"),
+                       .text = f.text("text").value_or(default_text),
                        .text_bytes = about.text.size(),
                        .text_hash = about.text.hash(),
                        .fingerprint = protrain::trace::fingerprint(about.facts),

@@ -15,6 +15,9 @@
 
 namespace cli {
 
+/// How runs without `--text` name what they learn.
+inline constexpr char const* default_text = "this repository's sources and documents";
+
 /// `--text`, or this repository's sources and documents.
 protrain::io::text_data read_text(flags const& f, runfiles const& files, std::uint64_t sequence);
 

@@ -346,5 +346,5 @@ TEST_CASE("without a text, from any folder: this repository") {
   scratch_folder const folder;
   command c(binary, {"--steps", "1"}, folder.path());
   CHECK(c.wait().code == 0);
-  CHECK(c.says("text        this repository's sources: "));
+  CHECK(c.says("text        this repository's sources and documents: "));
 }
