@@ -52,7 +52,7 @@ struct setup {
 
 /// The closing lines of any run.
 template <class Read>
-int finish(setup const& s, cli::loop_result const& r, Read&& read) {
+int finish(setup const& s, cli::loop_result const& r, Read const& read) {
   using protrain::report::fixed;
   std::printf("done        %llu steps, %llu tokens in %s s: %s tokens/s, %s ms a step\n",
               static_cast<unsigned long long>(r.steps),

@@ -94,7 +94,7 @@ loop_result run_steps(protrain::model::job const& job,
                       protrain::io::text_data const& text,
                       std::uint64_t steps,
                       protrain::io::step_log* log,
-                      Step&& step) {
+                      Step const& step) {
   loop_result out;
   step_data data(job);
   protrain::report::progress progress(stdout);

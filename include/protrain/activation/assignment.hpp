@@ -108,6 +108,7 @@ constexpr std::uint32_t free_blocks(std::span<pin const> pins) noexcept {
 /// The pins of a trace, one per block.
 constexpr std::vector<pin> pins_of(trace::trace const& t) {
   std::vector<pin> out{};
+  out.reserve(t.blocks.size());
   for (shape_id const s : t.blocks) {
     out.push_back(t.shapes[s.index()].pinned);
   }

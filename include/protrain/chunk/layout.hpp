@@ -139,10 +139,7 @@ constexpr std::vector<std::size_t> owned_by(trace::trace const& t,
 
 /// By block: the parameters whose first use it is.
 constexpr std::vector<std::vector<std::size_t>> owners(trace::trace const& t) {
-  std::vector<std::vector<std::size_t>> owned{};
-  for (std::size_t b = 0; b < t.blocks.size(); ++b) {
-    owned.push_back({});
-  }
+  std::vector<std::vector<std::size_t>> owned(t.blocks.size(), std::vector<std::size_t>{});
   for (std::size_t i = 0; i < t.parameters.size(); ++i) {
     PROTRAIN_EXPECT(!t.parameters[i].uses.empty(), "a parameter that no block uses");
     PROTRAIN_EXPECT(t.parameters[i].uses.front().index() < owned.size(), "unknown block");
@@ -152,14 +149,10 @@ constexpr std::vector<std::vector<std::size_t>> owners(trace::trace const& t) {
 }
 
 constexpr void index_layout(layout& out, trace::trace const& t) {
-  for (std::size_t i = 0; i < t.parameters.size(); ++i) {
-    out.where.push_back({});
-  }
-  for (std::size_t b = 0; b < t.blocks.size(); ++b) {
-    out.chunks_of.push_back({});
-  }
+  out.where.assign(t.parameters.size(), {});
+  out.chunks_of.assign(t.blocks.size(), {});
   for (std::size_t c = 0; c < out.chunks.size(); ++c) {
-    chunk_id const id = make_id<chunk_id>(c);
+    auto const id = make_id<chunk_id>(c);
     for (placed_tensor const& p : out.chunks[c].tensors) {
       out.where[p.parameter.index()] = {id, p.offset};
     }

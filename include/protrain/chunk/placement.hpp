@@ -25,9 +25,9 @@ concept placement_policy = std::regular<P> && std::same_as<typename P::policy_ta
 struct persist_first {
   using policy_tag = placement_tag;
   constexpr std::vector<std::uint8_t> persistent(layout const& l, std::uint32_t n) const {
-    std::vector<std::uint8_t> out;
-    for (std::size_t c = 0; c < l.chunks.size(); ++c) {
-      out.push_back(c < n ? 1 : 0);
+    std::vector<std::uint8_t> out(l.chunks.size(), 0);
+    for (std::size_t c = 0; c < out.size(); ++c) {
+      out[c] = c < n ? 1 : 0;
     }
     return out;
   }

@@ -59,13 +59,19 @@ class [[nodiscard]] result {
       std::construct_at(&failure_, std::move(other.failure_));
     }
   }
-  constexpr result& operator=(result other) noexcept {
-    destroy();
-    has_value_ = other.has_value_;
-    if (has_value_) {
-      std::construct_at(&value_, std::move(other.value_));
-    } else {
-      std::construct_at(&failure_, std::move(other.failure_));
+  constexpr result& operator=(result const& other) {
+    *this = result(other);
+    return *this;
+  }
+  constexpr result& operator=(result&& other) noexcept {
+    if (this != &other) {
+      destroy();
+      has_value_ = other.has_value_;
+      if (has_value_) {
+        std::construct_at(&value_, std::move(other.value_));
+      } else {
+        std::construct_at(&failure_, std::move(other.failure_));
+      }
     }
     return *this;
   }

@@ -208,7 +208,7 @@ constexpr assigned make_assigned(trace::trace const& t,
   }
   out.backward = detail::backward_ends(t, s, out.strategies);
   out.live = detail::live_walk(t, s, out.strategies, gradient_slots, swap_ahead).run();
-  out.most_live = *std::max_element(out.live.begin(), out.live.end());
+  out.most_live = std::ranges::max(out.live);
   return out;
 }
 

@@ -24,9 +24,7 @@ namespace detail {
 
 using queue_sums = std::array<picoseconds, queue_count>;
 
-constexpr picoseconds busiest(queue_sums const& sums) {
-  return *std::max_element(sums.begin(), sums.end());
-}
+constexpr picoseconds busiest(queue_sums const& sums) { return std::ranges::max(sums); }
 
 /// Marks what must have ended before instruction `at` starts.
 constexpr std::vector<std::uint8_t> ancestors(schedule::program const& p, std::uint32_t at) {
@@ -197,7 +195,7 @@ constexpr live_bytes least_memory(chunk::layout const& l,
   if (!p.moving_oversize.empty()) {
     std::vector<std::uint64_t> stages = a.live;
     for (chunk_id const c : p.moving_oversize) {
-      std::vector<std::uint8_t> in(2 * s.blocks, 0);
+      std::vector<std::uint8_t> in(std::size_t{2} * s.blocks, 0);
       for (block_id const b : l[c].blocks) {
         in[b.index()] = 1;
         in[2 * s.blocks - 1 - b.value] = 1;
@@ -206,7 +204,7 @@ constexpr live_bytes least_memory(chunk::layout const& l,
         stages[i] += in[i % in.size()] != 0 ? s.chunks[c.index()].value : 0;
       }
     }
-    live = *std::max_element(stages.begin(), stages.end());
+    live = std::ranges::max(stages);
   }
   return {.device = checked_add(checked_add(p.device_carried, live),
                                 checked_mul(p.buffer_bytes, buffers)),

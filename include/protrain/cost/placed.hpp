@@ -55,7 +55,7 @@ namespace detail {
 /// Uploads of a dedicated slot in one step: one for each run of stages that need the chunk. It is
 /// uploaded a stage ahead, so that a single stage without it is no end of a run.
 constexpr std::uint32_t runs_of(chunk::chunk const& c, step const& s) {
-  std::vector<std::uint8_t> used(2 * s.blocks, 0);
+  std::vector<std::uint8_t> used(std::size_t{2} * s.blocks, 0);
   for (block_id const b : c.blocks) {
     used[b.index()] = 1;
     used[2 * s.blocks - 1 - b.value] = 1;
@@ -116,7 +116,7 @@ constexpr void add_chunks(placed& out, chunk::layout const& l, step const& s) {
 
 /// Turns the list of uploads into sums of its n largest, n from 0.
 constexpr void sum_largest(std::vector<picoseconds>& uploads) {
-  std::sort(uploads.begin(), uploads.end(), std::greater<>());
+  std::ranges::sort(uploads, std::greater<>());
   picoseconds sum{};
   for (picoseconds& u : uploads) {
     picoseconds const mine = u;

@@ -28,7 +28,9 @@ class write_error : public std::runtime_error {
 namespace detail {
 
 struct close_file {
-  void operator()(std::FILE* f) const noexcept { std::fclose(f); }
+  void operator()(std::FILE* f) const noexcept {
+    std::fclose(f);
+  }  // NOLINT(cppcoreguidelines-owning-memory)
 };
 using file_handle = std::unique_ptr<std::FILE, close_file>;
 

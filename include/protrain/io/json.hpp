@@ -204,6 +204,7 @@ class json_document {
   }
   json_document(json_document const&) = delete;
   json_document& operator=(json_document const&) = delete;
+  ~json_document() = default;
 
   json_field top() const { return {root_, file_, ""}; }
 

@@ -322,8 +322,11 @@ constexpr result<request, parse_error> parse(std::string_view s) {
 /// The same for a known job: what the job does not allow is refused as well.
 constexpr result<request, parse_error> parse(std::string_view s, model::job const& j) {
   auto out = parse(s);
-  if (out && out->time && !update::allowed(*out->time, j)) {
-    return parse_error{"time", update::name_of(*out->time), time_needs_norm};
+  if (out) {
+    std::optional<update::timing> const& time = out->time;
+    if (time && !update::allowed(*time, j)) {
+      return parse_error{"time", update::name_of(*time), time_needs_norm};
+    }
   }
   return out;
 }

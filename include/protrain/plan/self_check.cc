@@ -2,7 +2,9 @@
 // Written by tools/self_checks: every header of this folder, twice.
 // clang-format off
 #include <protrain/plan/budget.hpp>
+#include <protrain/plan/closed_form.hpp>
 #include <protrain/plan/detail/axes.hpp>
+#include <protrain/plan/detail/closed_form_search.hpp>
 #include <protrain/plan/detail/evaluator.hpp>
 #include <protrain/plan/detail/searcher.hpp>
 #include <protrain/plan/explain.hpp>
@@ -15,7 +17,9 @@
 #include <protrain/plan/size.hpp>
 #include <protrain/plan/space.hpp>
 #include <protrain/plan/budget.hpp>
+#include <protrain/plan/closed_form.hpp>
 #include <protrain/plan/detail/axes.hpp>
+#include <protrain/plan/detail/closed_form_search.hpp>
 #include <protrain/plan/detail/evaluator.hpp>
 #include <protrain/plan/detail/searcher.hpp>
 #include <protrain/plan/explain.hpp>

@@ -259,8 +259,7 @@ class space_of {
     std::uint32_t const most_slots =
         detail::clamp(slots, 2, std::numeric_limits<std::uint32_t>::max());
     common.gradient_slots = detail::clamp(wanted.gradient_slots.value_or(2), 2, most_slots);
-    std::uint32_t const most_swap =
-        static_cast<std::uint32_t>(ceil_div(free_blocks(), common.interval));
+    auto const most_swap = static_cast<std::uint32_t>(ceil_div(free_blocks(), common.interval));
     swap_axis = {0, most_swap};
     if (wanted.swap) {
       std::uint32_t const n = detail::clamp(*wanted.swap, 0, most_swap);

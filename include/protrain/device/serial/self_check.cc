@@ -6,6 +6,7 @@
 #include <protrain/device/serial/detail/clock.hpp>
 #include <protrain/device/serial/detail/guard.hpp>
 #include <protrain/device/serial/detail/order.hpp>
+#include <protrain/device/serial/detail/serial_class.hpp>
 #include <protrain/device/serial/detail/serial_run.hpp>
 #include <protrain/device/serial/hazard.hpp>
 #include <protrain/device/serial/options.hpp>
@@ -15,6 +16,7 @@
 #include <protrain/device/serial/detail/clock.hpp>
 #include <protrain/device/serial/detail/guard.hpp>
 #include <protrain/device/serial/detail/order.hpp>
+#include <protrain/device/serial/detail/serial_class.hpp>
 #include <protrain/device/serial/detail/serial_run.hpp>
 #include <protrain/device/serial/hazard.hpp>
 #include <protrain/device/serial/options.hpp>

@@ -34,7 +34,7 @@ constexpr std::vector<std::uint32_t> around(std::uint32_t n, axis const& a, std:
 }
 
 constexpr void insert_sorted(std::vector<std::size_t>& list, std::size_t value) {
-  auto const at = std::lower_bound(list.begin(), list.end(), value);
+  auto const at = std::ranges::lower_bound(list, value);
   if (at == list.end() || *at != value) {
     list.insert(at, value);
   }

@@ -157,8 +157,8 @@ class evaluator {
 
   constexpr std::size_t first_of(candidate const& c) {
     while (by_assignment_.size() <= c.assignment) {
-      by_assignment_.push_back({});
-      above_.push_back({});
+      by_assignment_.emplace_back();
+      above_.emplace_back();
     }
     return 0;
   }

@@ -26,9 +26,7 @@
 #include <utility>
 #include <vector>
 
-namespace protrain::inline v0::plan {
-
-namespace detail {
+namespace protrain::inline v0::plan::detail {
 
 template <class Policies>
 class searcher {
@@ -335,7 +333,7 @@ class searcher {
       std::size_t next = none;
       for (std::size_t i = 0; i < programs_.results().size(); ++i) {
         scored const& s = programs_.results()[i];
-        bool const seen = std::find(listed.begin(), listed.end(), i) != listed.end();
+        bool const seen = std::ranges::find(listed, i) != listed.end();
         if (!seen && fits(s) && (next == none || before(s, programs_.results()[next]))) {
           next = i;
         }
@@ -372,7 +370,7 @@ class searcher {
 
   struct named_result {
     std::string_view name;
-    std::size_t at;
+    std::size_t at = 0;
   };
 
   space_of<Policies>& space_;
@@ -389,5 +387,4 @@ class searcher {
   picoseconds open_{};        ///< least bound that was not compiled
 };
 
-}  // namespace detail
-}  // namespace protrain::inline v0::plan
+}  // namespace protrain::inline v0::plan::detail

@@ -20,9 +20,8 @@ class leases {
       (p.allocations[i].carried ? carried_ : begins_).push_back(i);
     }
     ends_ = begins_;
-    std::stable_sort(ends_.begin(), ends_.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return p.allocations[a].end < p.allocations[b].end;
-    });
+    std::ranges::sort(
+        ends_, {}, [&](std::uint32_t i) { return std::pair(p.allocations[i].end, i); });
   }
   leases(leases const&) = delete;
   leases& operator=(leases const&) = delete;

@@ -202,7 +202,7 @@ class pending_fills {
   bool place(std::size_t i, vector_clock const& done) {
     for (std::size_t q = 0; q < queue_count; ++q) {
       if (fills_[i].after[q] > done[q]) {
-        waiting_[q].push({fills_[i].after[q], i});
+        waiting_[q].emplace(fills_[i].after[q], i);
         return false;
       }
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Member functions of the serial device: issuing, running, inspecting.
-// Included by device/serial/serial_device.hpp.
+// Included by device/serial/serial_device.hpp only.
 
-#include "protrain/device/serial/serial_device.hpp"
+#include "protrain/device/serial/detail/serial_class.hpp"
 
 #include <algorithm>
 #include <array>
@@ -141,7 +141,7 @@ inline void serial_device::synchronize() {
   bool const fault = ++calls_ == options_.fail_call;
   order_.begin();
   if (options_.check_writes) {
-    std::for_each(memory_.begin(), memory_.end(), [](auto& m) { m.take_snapshot(); });
+    std::ranges::for_each(memory_, [](auto& m) { m.take_snapshot(); });
   }
   run_all();
   finish();
@@ -245,7 +245,7 @@ inline void serial_device::finish() {
   fills_.finish([this](auto const& f) { apply(f); });
   clocks_.join();
   checker_.settle();
-  std::for_each(memory_.begin(), memory_.end(), [](auto& m) { m.drop_snapshot(); });
+  std::ranges::for_each(memory_, [](auto& m) { m.drop_snapshot(); });
   check_canaries();
 }
 
@@ -334,7 +334,7 @@ inline void serial_device::inspect(detail::task_point const& who, entry const& e
   if (options_.check_writes && !damaged) {
     inspect_writes(who, e);
   } else if (options_.check_writes) {
-    std::for_each(memory_.begin(), memory_.end(), [](auto& m) { m.take_snapshot(); });
+    std::ranges::for_each(memory_, [](auto& m) { m.take_snapshot(); });
   }
 }
 
@@ -360,11 +360,11 @@ inline void serial_device::inspect_writes(detail::task_point const& who, entry c
     written_.clear();
     for (detail::checked_access const& a : accesses(e)) {
       if (a.write && a.what.where == where) {
-        written_.push_back({a.what.begin, a.what.end});
+        written_.emplace_back(a.what.begin, a.what.end);
       }
     }
-    std::sort(written_.begin(), written_.end());
-    written_.push_back({memory.size(), memory.size()});
+    std::ranges::sort(written_);
+    written_.emplace_back(memory.size(), memory.size());
     std::uint64_t at = 0;
     for (auto const& [begin, end] : written_) {
       std::uint64_t const changed = memory.first_change(at, std::max(at, begin));
@@ -387,7 +387,7 @@ inline void serial_device::inspect_writes(detail::task_point const& who, entry c
 inline void serial_device::check_canaries() {
   checker_.each_padding(
       [&](detail::range const& padding) { inspect_canary(detail::task_point{}, padding); });
-  std::for_each(memory_.begin(), memory_.end(), [](auto& m) { m.forget_canaries(); });
+  std::ranges::for_each(memory_, [](auto& m) { m.forget_canaries(); });
   checker_.each_padding([&](detail::range const& padding) {
     of(padding.where).fill_canary(padding.begin, padding.end);
   });
