@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // Causal multi-head self-attention, eager: the probabilities are kept for the backward pass, the
-// dropout mask on them is not.
+// dropout mask on them is not. Several query heads may share a key-value head.
 
 #include "examples/transformer/dropout.hpp"
 #include "examples/transformer/gemm.hpp"
@@ -11,10 +11,14 @@ namespace transformer {
 struct attention_shape {
   length samples;
   length tokens;
-  length channels;  // a multiple of heads
+  length channels;  // of all query heads, a multiple of heads
   length heads;
+  length key_heads = heads;  // divides heads; neighbouring query heads share one
 
   constexpr length head_channels() const { return channels / heads; }
+  constexpr length group() const { return heads / key_heads; }
+  /// Channels of queries, keys and values side by side.
+  constexpr length packed() const { return channels + 2 * key_heads * head_channels(); }
   constexpr length rows() const { return samples * tokens; }
   constexpr length probabilities() const { return samples * heads * tokens * tokens; }
 };
@@ -29,7 +33,8 @@ constexpr length attention_forward_workspace(attention_shape const& s) {
 
 template <class T>
 constexpr length attention_backward_workspace(attention_shape const& s) {
-  return aligned(s.tokens * s.tokens) + attention_forward_workspace<T>(s);
+  length const sums = s.heads == s.key_heads ? 0 : aligned(s.tokens * s.head_channels());
+  return aligned(s.tokens * s.tokens) + 2 * sums + attention_forward_workspace<T>(s);
 }
 
 namespace detail {
@@ -93,10 +98,63 @@ A attention_scale(attention_shape const& s) {
   return static_cast<A>(1 / std::sqrt(static_cast<double>(s.head_channels())));
 }
 
+/// One head of one sample inside the packed rows.
+template <class T>
+struct head_operands {
+  matrix<T> queries;
+  matrix<T> keys;
+  matrix<T> values;
+};
+
+template <class T>
+head_operands<T> operands_of(attention_shape const& s, T* qkv, length sample, length head) {
+  T* const first = qkv + sample * s.tokens * s.packed();
+  length const width = s.head_channels();
+  T* const keys = first + s.channels + head / s.group() * width;
+  return {.queries = {first + head * width, s.packed()},
+          .keys = {keys, s.packed()},
+          .values = {keys + s.key_heads * width, s.packed()}};
+}
+
+/// The gradient of keys or values, to which each query head of the group adds left' right: summed
+/// in accumulators and rounded with the last one.
+template <class T>
+struct shared_gradient {
+  attention_shape const& s;
+  accumulator_t<T>* sums;  // unused where no head is shared
+  accumulator_t<T>* inner;
+
+  void add(length head, matrix<accumulator_t<T>> left, matrix<T const> right, matrix<T> to) const {
+    using real = accumulator_t<T>;
+    length const n = s.tokens;
+    length const width = s.head_channels();
+    if (s.group() == 1) {
+      gemm<operand::transposed, operand::as_is>(
+          n, width, n, left, right, to, static_cast<T const*>(nullptr), inner);
+      return;
+    }
+    length const member = head % s.group();
+    gemm<operand::transposed, operand::as_is>(n,
+                                              width,
+                                              n,
+                                              left,
+                                              right,
+                                              matrix{sums, width},
+                                              static_cast<real const*>(nullptr),
+                                              inner,
+                                              member == 0 ? target::overwrite : target::add);
+    for (length i = 0; member == s.group() - 1 && i < n; ++i) {
+      for_packs<real>(width, [&](length j, length count) {
+        store(to.data + i * to.stride + j, load(sums + i * width + j, count), count);
+      });
+    }
+  }
+};
+
 }  // namespace detail
 
-/// qkv [samples, tokens, 3 channels] -> probabilities [samples, heads, tokens, tokens] before
-/// dropout, and out [samples, tokens, channels].
+/// qkv [samples, tokens, packed] -> probabilities [samples, heads, tokens, tokens] before dropout,
+/// and out [samples, tokens, channels]. A row of qkv holds queries, keys and values, head by head.
 template <class T>
 void attention_forward(attention_shape const& s,
                        T const* qkv,
@@ -113,13 +171,16 @@ void attention_forward(attention_shape const& s,
   for (length b = 0; b < s.samples; ++b) {
     auto const draws = key.on() ? key.sample(b) : dropout_stream{};
     for (length h = 0; h < s.heads; ++h) {
-      T const* const q = qkv + b * n * 3 * s.channels + h * width;
-      matrix const queries{q, 3 * s.channels};
-      matrix const keys{q + s.channels, 3 * s.channels};
-      matrix const values{q + 2 * s.channels, 3 * s.channels};
+      auto const in = detail::operands_of(s, qkv, b, h);
       T* const p = probabilities + (b * s.heads + h) * n * n;
-      gemm<operand::as_is, operand::transposed>(
-          n, n, width, queries, keys, matrix{scores, n}, static_cast<real const*>(nullptr), inner);
+      gemm<operand::as_is, operand::transposed>(n,
+                                                n,
+                                                width,
+                                                in.queries,
+                                                in.keys,
+                                                matrix{scores, n},
+                                                static_cast<real const*>(nullptr),
+                                                inner);
       for (length i = 0; i < n; ++i) {
         detail::softmax_row(i + 1, n, scale, scores + i * n, p + i * n);
         if (key.on()) {
@@ -136,7 +197,7 @@ void attention_forward(attention_shape const& s,
                                            width,
                                            n,
                                            matrix{scores, n},
-                                           values,
+                                           in.values,
                                            matrix{out + b * n * s.channels + h * width, s.channels},
                                            static_cast<T const*>(nullptr),
                                            inner);
@@ -155,23 +216,23 @@ void attention_backward(attention_shape const& s,
                         accumulator_t<T>* workspace) {
   using real = accumulator_t<T>;
   length const n = s.tokens;
+  length const width = s.head_channels();
+  length const sums = s.group() == 1 ? 0 : aligned(n * width);
   real* const dropped = workspace;
   real* const slopes = dropped + aligned(n * n);
-  real* const inner = slopes + aligned(n * n);
-  length const width = s.head_channels();
+  real* const inner = slopes + aligned(n * n) + 2 * sums;
+  detail::shared_gradient<T> const keys{s, slopes + aligned(n * n), inner};
+  detail::shared_gradient<T> const values{s, slopes + aligned(n * n) + sums, inner};
   real const scale = detail::attention_scale<real>(s);
-  T const* const no_bias = nullptr;
   for (length b = 0; b < s.samples; ++b) {
     auto const draws = key.on() ? key.sample(b) : dropout_stream{};
     for (length h = 0; h < s.heads; ++h) {
-      length const at = b * n * 3 * s.channels + h * width;
-      matrix const queries{qkv + at, 3 * s.channels};
-      matrix const keys{qkv + at + s.channels, 3 * s.channels};
-      matrix const values{qkv + at + 2 * s.channels, 3 * s.channels};
+      auto const in = detail::operands_of(s, qkv, b, h);
+      auto const out = detail::operands_of(s, dqkv, b, h);
       matrix const dy{dout + b * n * s.channels + h * width, s.channels};
       T const* const p = probabilities + (b * s.heads + h) * n * n;
       gemm<operand::as_is, operand::transposed>(
-          n, n, width, dy, values, matrix{slopes, n}, static_cast<real const*>(nullptr), inner);
+          n, n, width, dy, in.values, matrix{slopes, n}, static_cast<real const*>(nullptr), inner);
       for (length i = 0; i < n; ++i) {
         detail::attention_backward_row(i + 1,
                                        n,
@@ -182,24 +243,16 @@ void attention_backward(attention_shape const& s,
                                        dropped + i * n,
                                        slopes + i * n);
       }
-      gemm<operand::transposed, operand::as_is>(n,
-                                                width,
-                                                n,
-                                                matrix{dropped, n},
-                                                dy,
-                                                matrix{dqkv + at + 2 * s.channels, 3 * s.channels},
-                                                no_bias,
-                                                inner);
-      gemm<operand::as_is, operand::as_is>(
-          n, width, n, matrix{slopes, n}, keys, matrix{dqkv + at, 3 * s.channels}, no_bias, inner);
-      gemm<operand::transposed, operand::as_is>(n,
-                                                width,
-                                                n,
-                                                matrix{slopes, n},
-                                                queries,
-                                                matrix{dqkv + at + s.channels, 3 * s.channels},
-                                                no_bias,
-                                                inner);
+      values.add(h, {dropped, n}, dy, out.values);
+      gemm<operand::as_is, operand::as_is>(n,
+                                           width,
+                                           n,
+                                           matrix{slopes, n},
+                                           in.keys,
+                                           out.queries,
+                                           static_cast<T const*>(nullptr),
+                                           inner);
+      keys.add(h, {slopes, n}, in.queries, out.keys);
     }
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Token and position embeddings with dropout. Their gradients add rows in token order, whatever
+// Token embedding, with or without a position embedding, and dropout. Their gradients add rows in token order, whatever
 // the ids: a list of rows per vocabulary entry instead of a scatter.
 
 #include "examples/transformer/dropout.hpp"
@@ -11,10 +11,10 @@ namespace transformer {
 
 struct embedding_shape {
   length samples;
-  length tokens;  // at most positions
+  length tokens;  // at most positions, if there are any
   length channels;
   length vocabulary;
-  length positions;
+  length positions;  // rows of the position embedding; 0: there is none
 
   constexpr length rows() const { return samples * tokens; }
 };
@@ -29,7 +29,8 @@ constexpr length embedding_backward_lists(embedding_shape const& s) {
   return s.vocabulary + s.rows();
 }
 
-/// y[row] = dropout(wte[ids[row]] + wpe[row % tokens]). Ids are in [0, vocabulary).
+/// y[row] = dropout(wte[ids[row]] + wpe[row % tokens]). Ids are in [0, vocabulary). Without
+/// positions wpe is not read.
 template <class T>
 void embedding_forward(embedding_shape const& s,
                        std::int32_t const* ids,
@@ -43,9 +44,11 @@ void embedding_forward(embedding_shape const& s,
                          s.channels,
                          key,
                          [&](length row, length i, length count, pack<real> factor) {
-                           auto const token = load(wte + ids[row] * s.channels + i, count);
-                           auto const place = load(wpe + row % s.tokens * s.channels + i, count);
-                           store(y + row * s.channels + i, (token + place) * factor, count);
+                           auto sum = load(wte + ids[row] * s.channels + i, count);
+                           if (s.positions > 0) {
+                             sum = sum + load(wpe + row % s.tokens * s.channels + i, count);
+                           }
+                           store(y + row * s.channels + i, sum * factor, count);
                          });
 }
 

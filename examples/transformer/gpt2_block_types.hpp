@@ -5,6 +5,7 @@
 
 #include "examples/transformer/attention.hpp"
 #include "examples/transformer/linear.hpp"
+#include "examples/transformer/tensor_sizes.hpp"
 
 #include <array>
 #include <string_view>
@@ -88,20 +89,6 @@ constexpr gpt2_block_dropout make_gpt2_block_dropout(random_key at,
   };
   return {key(0, attention), key(1, residual), key(2, residual)};
 }
-
-enum class element_kind : std::uint8_t { value, accumulator };
-
-struct tensor_size {
-  std::string_view name;
-  element_kind kind;
-  length elements;
-};
-
-/// Workspace of one operator, in accumulators; free again when the operator ends.
-struct operator_size {
-  std::string_view name;
-  length workspace;
-};
 
 struct gpt2_block_sizes {
   std::array<tensor_size, 12> saved;

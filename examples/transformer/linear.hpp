@@ -18,7 +18,20 @@ constexpr length linear_backward_workspace(length m, length n, length k) {
   return std::max(gemm_workspace<T, T, T>(m, k, n), gemm_workspace<T, T, T>(n, k, m));
 }
 
-/// y[m, n] = x[m, k] w[n, k]' + bias[n]; no bias: null.
+/// y[m, n] = x[m, k] w[n, k]' + bias[n]; no bias: null. Rows of y may lie apart.
+template <class T>
+void linear_forward(length m,
+                    length n,
+                    length k,
+                    T const* x,
+                    T const* w,
+                    T const* bias,
+                    matrix<T> y,
+                    accumulator_t<T>* workspace) {
+  gemm<operand::as_is, operand::transposed>(
+      m, n, k, matrix{x, k}, matrix{w, k}, y, bias, workspace);
+}
+
 template <class T>
 void linear_forward(length m,
                     length n,
@@ -28,8 +41,7 @@ void linear_forward(length m,
                     T const* bias,
                     T* y,
                     accumulator_t<T>* workspace) {
-  gemm<operand::as_is, operand::transposed>(
-      m, n, k, matrix{x, k}, matrix{w, k}, matrix{y, n}, bias, workspace);
+  linear_forward(m, n, k, x, w, bias, matrix{y, n}, workspace);
 }
 
 /// Sum of the m rows of dy, in ascending order.
@@ -67,6 +79,32 @@ void linear_backward(length m,
   if (dbias != nullptr) {
     bias_backward(m, n, dy, dbias);
   }
+}
+
+/// One of several layers without bias that read the same x: overwrites dw[n, k], and overwrites
+/// dx[m, k] or adds to it, in accumulators, so that the sum over the layers is rounded once.
+template <class T>
+void linear_part_backward(length m,
+                          length n,
+                          length k,
+                          T const* x,
+                          T const* w,
+                          matrix<T const> dy,
+                          target how,
+                          accumulator_t<T>* dx,
+                          T* dw,
+                          accumulator_t<T>* workspace) {
+  gemm<operand::as_is, operand::as_is>(m,
+                                       k,
+                                       n,
+                                       dy,
+                                       matrix{w, k},
+                                       matrix{dx, k},
+                                       static_cast<accumulator_t<T> const*>(nullptr),
+                                       workspace,
+                                       how);
+  gemm<operand::transposed, operand::as_is>(
+      n, k, m, dy, matrix{x, k}, matrix{dw, k}, static_cast<T const*>(nullptr), workspace);
 }
 
 }  // namespace transformer

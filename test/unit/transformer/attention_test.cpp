@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention: gradients with and without dropout, precision, bits, causality.
+// Causal attention: values against plain loops in fp64, gradients with and without dropout and with
+// shared key-value heads, precision, bits, causality.
 
 #include "examples/transformer/attention.hpp"
 
@@ -22,7 +23,7 @@ struct attention_case {
     T const* const dout = mem.put<T>(weights[0]);
     T* const probabilities = mem.make<T>(shape.probabilities());
     T* const out = mem.make<T>(n);
-    T* const dqkv = mem.make<T>(3 * n);
+    T* const dqkv = mem.make<T>(shape.rows() * shape.packed());
     attention_forward(
         shape, qkv, key, probabilities, out, mem.make<real>(attention_forward_workspace<T>(shape)));
     attention_backward(shape,
@@ -32,13 +33,43 @@ struct attention_case {
                        key,
                        dqkv,
                        mem.make<real>(attention_backward_workspace<T>(shape)));
-    return {{values_of(out, n)}, {values_of(dqkv, 3 * n)}};
+    return {{values_of(out, n)}, {values_of(dqkv, shape.rows() * shape.packed())}};
   }
 
   arrays inputs(double radius = 1) const {
-    return {random_values(3 * shape.rows() * shape.channels, "qkv", radius)};
+    return {random_values(shape.rows() * shape.packed(), "qkv", radius)};
   }
   arrays weights() const { return {random_values(shape.rows() * shape.channels, "dout")}; }
+
+  double at(arrays const& in, length row, length channel) const {
+    return in[0][static_cast<std::size_t>(row * shape.packed() + channel)];
+  }
+
+  /// Without dropout, from the definition.
+  std::vector<double> expected(arrays const& in) const {
+    length const width = shape.head_channels();
+    std::vector<double> out;
+    for (length row = 0; row < shape.rows(); ++row) {
+      for (length c = 0; c < shape.channels; ++c) {
+        length const query = c / width * width;
+        length const keys = shape.channels + c / width / (shape.heads / shape.key_heads) * width;
+        length const values = keys + shape.key_heads * width + c % width;
+        double sum = 0;
+        double mean = 0;
+        for (length r = row - row % shape.tokens; r <= row; ++r) {
+          double score = 0;
+          for (length i = 0; i < width; ++i) {
+            score += at(in, row, query + i) * at(in, r, keys + i);
+          }
+          double const weight = std::exp(score / std::sqrt(static_cast<double>(width)));
+          sum += weight;
+          mean += weight * at(in, r, values);
+        }
+        out.push_back(mean / sum);
+      }
+    }
+    return out;
+  }
 };
 
 constexpr random_key place{.seed = 3, .step = 5, .sample = 7, .block = 2, .op = 0};
@@ -55,7 +86,36 @@ TEST_CASE("attention with dropout: gradients, precision, bits") {
   examine(c, c.inputs(2), c.weights(), 0x1p-6);
 }
 
+TEST_CASE("attention: values") {
+  for (attention_case const& c :
+       {attention_case{{2, 5, 6, 3}}, {{2, 5, 24, 4, 2}}, {{1, 7, 30, 6, 2}}, {{2, 3, 20, 5, 1}}}) {
+    memory m;
+    auto const in = c.inputs(2);
+    auto const out = c.operator()<double>(m, in, c.weights());
+    CHECK(relative_distance(out.outputs, {c.expected(in)}) < 1e-14);
+  }
+}
+
+TEST_CASE("attention with shared key-value heads: gradients, precision, bits") {
+  for (attention_case const& c : {attention_case{{2, 5, 24, 4, 2}},
+                                  {{1, 4, 30, 6, 2}, {place, 0.3}},
+                                  {{2, 3, 20, 5, 1}, {place, 0.3}}}) {
+    examine(c, c.inputs(2), c.weights(), 0x1p-6);
+  }
+}
+
+TEST_CASE("attention: what query heads add to a shared head is rounded once") {
+  // A single token: the gradient of its value is the sum of dout over the heads, 1 + 3 x 2^-9.
+  attention_case const c{{1, 1, 4, 4, 1}};
+  memory m;
+  auto const out = c.operator()<bfloat16>(m, c.inputs(), {{1, 0x1p-9, 0x1p-9, 0x1p-9}});
+  CHECK(out.gradients[0][5] == to_double(from_double<bfloat16>(1 + 3 * 0x1p-9)));
+}
+
 TEST_CASE("attention: longer than a tile") {
+  attention_case const shared{{1, 140, 12, 4, 2}, {place, 0.1}};
+  check_close<float>(shared, shared.inputs(), shared.weights(), 1e-5);
+  check_close<bfloat16>(shared, shared.inputs(), shared.weights(), 0x1p-6);
   attention_case const c{{1, 140, 10, 2}, {place, 0.1}};
   check_close<float>(c, c.inputs(), c.weights(), 1e-5);
   check_close<bfloat16>(c, c.inputs(), c.weights(), 0x1p-6);

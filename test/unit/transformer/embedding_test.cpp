@@ -69,3 +69,36 @@ TEST_CASE("embedding: a row's gradients are added in fp32, tokens ascending, rou
   CHECK(large.gradients[0][3 * 6] == 0x1p24);
   CHECK(large.gradients[0][0] == 2.0);
 }
+
+TEST_CASE("embedding: without positions a row of the table comes out as it is") {
+  embedding_shape alone = shape;
+  alone.positions = 0;
+  memory m;
+  length const n = shape.rows() * shape.channels;
+  auto const table = random_values(shape.vocabulary * shape.channels, "wte");
+  bfloat16 const* const none = nullptr;
+  bfloat16 const* const wte = m.put<bfloat16>(table);
+  bfloat16* const y = m.make<bfloat16>(n);
+  embedding_forward(alone, ids, wte, none, {}, y);
+  auto const out = values_of(y, n);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    CHECK(out[i] == table[static_cast<std::size_t>(ids[i / 6]) * 6 + i % 6]);
+  }
+  bfloat16 const* const dy = m.put<bfloat16>(random_values(n, "dy"));
+  bfloat16* const alone_dwte = m.make<bfloat16>(shape.vocabulary * shape.channels);
+  bfloat16* const dwte = m.make<bfloat16>(shape.vocabulary * shape.channels);
+  bfloat16* const dwpe = m.make<bfloat16>(shape.positions * shape.channels);
+  auto const backward = [&](embedding_shape const& s, bfloat16* to, bfloat16* places) {
+    embedding_backward(s,
+                       ids,
+                       dy,
+                       {},
+                       to,
+                       places,
+                       m.make<float>(embedding_backward_workspace(s)),
+                       m.make<std::int32_t>(embedding_backward_lists(s)));
+    return values_of(to, shape.vocabulary * shape.channels);
+  };
+  CHECK(same_bits({backward(alone, alone_dwte, nullptr)}, {backward(shape, dwte, dwpe)}));
+  CHECK(m.guards_intact());
+}

@@ -69,13 +69,13 @@ TEST_CASE("GPT-2 head: gradients, precision, bits") {
 }
 
 TEST_CASE("GPT-2 head: a vocabulary of several slices") {
-  constexpr length vocabulary = 2 * gpt2_head_shape::slice + 11;
+  constexpr length vocabulary = 2 * vocabulary_loss_shape::slice + 11;
   std::int32_t const targets[] = {0,
-                                  gpt2_head_shape::slice - 1,
-                                  gpt2_head_shape::slice,
+                                  vocabulary_loss_shape::slice - 1,
+                                  vocabulary_loss_shape::slice,
                                   vocabulary - 1,
                                   -1,
-                                  2 * gpt2_head_shape::slice};
+                                  2 * vocabulary_loss_shape::slice};
   head_case const c{{.samples = 2, .tokens = 3, .channels = 4, .vocabulary = vocabulary}, targets};
   check_gradients(c, c.inputs(), c.weights(), 41);
   check_close<float>(c, c.inputs(), c.weights(), 1e-5);
