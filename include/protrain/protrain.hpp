@@ -13,6 +13,7 @@
 #include "protrain/chunk/placement.hpp"
 #include "protrain/chunk/sizing.hpp"
 #include "protrain/comm/self.hpp"
+#include "protrain/comm/threads.hpp"
 #include "protrain/cost/lower_bound.hpp"
 #include "protrain/device/host/host_device.hpp"
 #include "protrain/device/serial/serial_device.hpp"

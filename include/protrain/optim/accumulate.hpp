@@ -4,8 +4,8 @@
 // The caller's order is the result's order: micro-batch ascending, uses in backward order.
 
 #include "protrain/core/config.hpp"
+#include "protrain/core/float_environment.hpp"
 #include "protrain/optim/arithmetic.hpp"
-#include "protrain/optim/float_environment.hpp"
 
 #include <concepts>
 #include <cstddef>

@@ -4,8 +4,8 @@
 
 #include "protrain/core/bfloat16.hpp"
 #include "protrain/core/config.hpp"
+#include "protrain/core/float_environment.hpp"
 #include "protrain/optim/arithmetic.hpp"
-#include "protrain/optim/float_environment.hpp"
 #include "protrain/optim/update.hpp"
 #include "protrain/optim/update_rule.hpp"
 

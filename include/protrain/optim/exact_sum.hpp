@@ -4,7 +4,7 @@
 // rank or many, the result is the same.
 
 #include "protrain/core/config.hpp"
-#include "protrain/optim/strict_math.hpp"
+#include "protrain/core/strict_math.hpp"
 
 #include <array>
 #include <bit>

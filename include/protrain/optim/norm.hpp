@@ -5,10 +5,10 @@
 
 #include "protrain/core/bfloat16.hpp"
 #include "protrain/core/config.hpp"
+#include "protrain/core/float_environment.hpp"
 #include "protrain/core/math.hpp"
 #include "protrain/optim/arithmetic.hpp"
 #include "protrain/optim/exact_sum.hpp"
-#include "protrain/optim/float_environment.hpp"
 
 #include <array>
 #include <bit>

@@ -3,8 +3,8 @@
 // The one scalar that every gradient is multiplied by, computed once per step on rank 0.
 
 #include "protrain/core/config.hpp"
+#include "protrain/core/float_environment.hpp"
 #include "protrain/optim/arithmetic.hpp"
-#include "protrain/optim/float_environment.hpp"
 
 namespace protrain::inline v0::optim {
 

@@ -4,7 +4,7 @@
 // and one element-wise step.
 
 #include "protrain/core/config.hpp"
-#include "protrain/optim/strict_math.hpp"
+#include "protrain/core/strict_math.hpp"
 
 #include <array>
 #include <concepts>

@@ -1,34 +1,75 @@
 // SPDX-License-Identifier: Apache-2.0
-// The laws of a communicator, held by the one that ships and by an archetype of several ranks in
-// one process. A ring's order of additions breaks them.
+// The laws of a communicator, held by those that ship and by an archetype of several ranks in one
+// process. A ring's order of additions breaks them, and so does rounding each sum.
 
 #include "protrain/comm/communicator.hpp"
+#include "protrain/comm/error.hpp"
 #include "protrain/comm/self.hpp"
-#include "protrain/core/bfloat16.hpp"
+#include "protrain/comm/threads.hpp"
+#include "protrain/core/arithmetic.hpp"
 #include "test/law/comm.hpp"
+#include "test/law/comm_fixture.hpp"
 
 #include <doctest/doctest.h>
 
-#include <barrier>
+#include <array>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <thread>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace protrain::test {
 
-/// What ranks of one process share.
+enum class adds : std::uint8_t { in_rank_order, like_a_ring, rounding_each };
+
+/// What ranks of one process share: a barrier per queue that an abort opens.
 template <std::uint32_t Ranks>
-struct meeting {
-  std::barrier<> all{Ranks};
-  std::vector<std::byte*> data = std::vector<std::byte*>(Ranks, nullptr);
-  std::vector<std::uint64_t> numbers = std::vector<std::uint64_t>(Ranks, 0);
+class meeting {
+ public:
+  struct table {
+    std::array<std::byte*, Ranks> data{};
+    std::array<std::uint64_t, Ranks> numbers{};
+    std::uint32_t arrived = 0;
+    std::uint64_t round = 0;
+  };
+
+  table& at(std::size_t queue) { return tables_[queue]; }
+
+  void wait(table& t) {
+    std::unique_lock lock(mutex_);
+    if (++t.arrived == Ranks) {
+      t.arrived = 0;
+      ++t.round;
+      changed_.notify_all();
+    } else {
+      changed_.wait(lock, [&, now = t.round] { return t.round != now || aborted_.has_value(); });
+    }
+    if (aborted_) {
+      throw comm::comm_error(*aborted_, "rank " + std::to_string(*aborted_) + ": " + why_);
+    }
+  }
+  void abort(std::uint32_t rank, std::string_view why) {
+    std::lock_guard const lock(mutex_);
+    aborted_ = rank;
+    why_ = why;
+    changed_.notify_all();
+  }
+
+ private:
+  std::array<table, queue_count + 1> tables_{};
+  std::mutex mutex_{};
+  std::condition_variable changed_{};
+  std::optional<std::uint32_t> aborted_{};
+  std::string why_{};
 };
 
-/// As little as a communicator can be: every collective is a meeting of all ranks. `Ring` adds in
-/// the order in which a ring passes an element on, which depends on its owner.
-template <std::uint32_t Ranks, bool Ring>
+/// As little as a communicator can be.
+template <std::uint32_t Ranks, adds How>
 class archetype {
  public:
   archetype(meeting<Ranks>& m, std::uint32_t rank) : meeting_(m), rank_(rank) {}
@@ -36,100 +77,119 @@ class archetype {
   std::uint32_t rank() const noexcept { return rank_; }
   std::uint32_t size() const noexcept { return Ranks; }
 
-  void reduce_scatter_ordered(device::queue_ref, std::byte* data, std::uint64_t n, dtype type) {
-    type == dtype::bf16 ? reduce<bfloat16>(data, n) : reduce<float>(data, n);
+  void reduce_scatter_ordered(
+      device::queue_ref q, std::byte* data, std::byte*, std::uint64_t n, dtype type) {
+    type == dtype::bf16  ? reduce<bfloat16>(q, data, n)
+    : type == dtype::f16 ? reduce<float16>(q, data, n)
+                         : reduce<float>(q, data, n);
   }
-  void all_gather(device::queue_ref, std::byte* data, std::uint64_t n) {
-    meet(data);
-    for (std::uint32_t r = 0; n > 0 && r < Ranks; ++r) {
-      std::uint64_t const at = r * (n / Ranks);
+  void all_gather(device::queue_ref q, std::byte* data, std::uint64_t bytes) {
+    auto& t = meet(q, data);
+    for (std::uint32_t r = 0; bytes > 0 && r < Ranks; ++r) {
       if (r != rank_) {
-        std::memcpy(data + at, meeting_.data[r] + at, n / Ranks);
+        std::memcpy(data + r * bytes, t.data[r] + r * bytes, bytes);
       }
     }
-    meeting_.all.arrive_and_wait();
+    meeting_.wait(t);
   }
   std::uint64_t sum(std::uint64_t n) {
-    meeting_.numbers[rank_] = n;
-    meeting_.all.arrive_and_wait();
+    auto& t = meeting_.at(queue_count);
+    t.numbers[rank_] = n;
+    meeting_.wait(t);
     std::uint64_t total = 0;
-    for (std::uint64_t const each : meeting_.numbers) {
+    for (std::uint64_t const each : t.numbers) {
       total += each;
     }
-    meeting_.all.arrive_and_wait();
+    meeting_.wait(t);
     return total;
   }
+  void abort(std::string_view why) noexcept { meeting_.abort(rank_, why); }
 
  private:
-  void meet(std::byte* data) {
-    meeting_.data[rank_] = data;
-    meeting_.all.arrive_and_wait();
+  auto& meet(device::queue_ref q, std::byte* data) {
+    auto& t = meeting_.at(static_cast<std::size_t>(q.id));
+    t.data[rank_] = data;
+    meeting_.wait(t);
+    return t;
   }
 
   template <class T>
-  void reduce(std::byte* data, std::uint64_t n) {
-    meet(data);
+  void reduce(device::queue_ref q, std::byte* data, std::uint64_t n) {
+    auto& t = meet(q, data);
     std::uint64_t const shard = n / Ranks;
-    std::uint32_t const first = Ring ? (rank_ + 1) % Ranks : 0;
+    std::uint32_t const first = How == adds::like_a_ring ? (rank_ + 1) % Ranks : 0;
     for (std::uint64_t i = rank_ * shard; i < (rank_ + 1) * shard; ++i) {
-      float total = widened(reinterpret_cast<T const*>(meeting_.data[first])[i]);
+      float total = widen(reinterpret_cast<T const*>(t.data[first])[i]);
       for (std::uint32_t k = 1; k < Ranks; ++k) {
-        total += widened(reinterpret_cast<T const*>(meeting_.data[(first + k) % Ranks])[i]);
+        total += widen(reinterpret_cast<T const*>(t.data[(first + k) % Ranks])[i]);
+        total = How == adds::rounding_each ? widen(narrow<T>(total)) : total;
       }
-      reinterpret_cast<T*>(data)[i] = narrowed<T>(total);
+      reinterpret_cast<T*>(data)[i] = narrow<T>(total);
     }
-    meeting_.all.arrive_and_wait();
+    meeting_.wait(t);
   }
 
   meeting<Ranks>& meeting_;
   std::uint32_t rank_;
 };
-static_assert(comm::communicator<archetype<3, false>>);
+static_assert(comm::communicator<archetype<3, adds::in_rank_order>>);
 
 struct alone {
   static constexpr std::uint32_t ranks = 1;
-  template <class Body>
-  static void run(Body body) {
-    comm::self c;
-    body(c);
-  }
+  static comm::self make(std::uint32_t) { return {}; }
 };
 
-template <std::uint32_t Ranks, bool Ring = false>
-struct threads {
+template <std::uint32_t Ranks>
+struct several {
   static constexpr std::uint32_t ranks = Ranks;
-  template <class Body>
-  static void run(Body body) {
-    meeting<Ranks> m;
-    std::vector<std::thread> all;
-    for (std::uint32_t r = 0; r < Ranks; ++r) {
-      all.emplace_back([&, r] {
-        archetype<Ranks, Ring> c(m, r);
-        body(c);
-      });
-    }
-    for (std::thread& t : all) {
-      t.join();
-    }
-  }
+  comm::threads make(std::uint32_t rank) { return {group, rank}; }
+  comm::thread_group group{Ranks};
 };
 
-PROTRAIN_COMM_LAWS(alone, threads<2>, threads<3>, threads<5>);
+template <std::uint32_t Ranks, adds How = adds::in_rank_order>
+struct least {
+  static constexpr std::uint32_t ranks = Ranks;
+  archetype<Ranks, How> make(std::uint32_t rank) { return {shared, rank}; }
+  meeting<Ranks> shared{};
+};
 
-template <class F>
-std::uint64_t wrong_elements() {
+template <class Group>
+using direct = on_ranks<Group, direct_member>;
+template <class Group>
+using as_tasks = on_ranks<Group, host_member>;
+
+PROTRAIN_COMM_LAWS(direct<alone>,
+                   as_tasks<alone>,
+                   direct<several<1>>,
+                   direct<several<2>>,
+                   direct<several<3>>,
+                   direct<several<5>>,
+                   as_tasks<several<1>>,
+                   as_tasks<several<2>>,
+                   as_tasks<several<3>>,
+                   as_tasks<several<5>>,
+                   direct<least<3>>);
+
+template <class Group, stored_float T>
+std::uint64_t wrong_elements(dtype type) {
   std::uint64_t sum = 0;
-  for (std::uint64_t const w : wrongly_reduced_by_rank<F, float>(500, dtype::f32)) {
+  for (std::uint64_t const w : wrongly_reduced_by_rank<direct<Group>, T>(500, type)) {
     sum += w;
   }
   return sum;
 }
 
 TEST_CASE("a ring breaks the law of ordered reductions, from three ranks on") {
-  CHECK(wrong_elements<threads<2, true>>() == 0);
-  CHECK(wrong_elements<threads<3, true>>() > 0);
-  CHECK(wrong_elements<threads<5, true>>() > 0);
-  CHECK(wrong_elements<threads<5>>() == 0);
+  CHECK(wrong_elements<least<2, adds::like_a_ring>, float>(dtype::f32) == 0);
+  CHECK(wrong_elements<least<3, adds::like_a_ring>, float>(dtype::f32) > 0);
+  CHECK(wrong_elements<least<3, adds::like_a_ring>, bfloat16>(dtype::bf16) > 0);
+  CHECK(wrong_elements<least<5, adds::like_a_ring>, float16>(dtype::f16) > 0);
+  CHECK(wrong_elements<least<5>, float>(dtype::f32) == 0);
+}
+
+TEST_CASE("rounding each sum breaks the law of ordered reductions") {
+  CHECK(wrong_elements<least<3, adds::rounding_each>, bfloat16>(dtype::bf16) > 0);
+  CHECK(wrong_elements<least<3, adds::rounding_each>, float16>(dtype::f16) > 0);
 }
 
 }  // namespace protrain::test

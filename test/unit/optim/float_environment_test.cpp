@@ -2,7 +2,7 @@
 // The environment is set and restored, and every entry point gives the same bits in a process
 // whose environment was changed by others.
 
-#include "protrain/optim/float_environment.hpp"
+#include "protrain/core/float_environment.hpp"
 
 #include "test/unit/optim/contract_digest.hpp"
 #include "test/unit/optim/support.hpp"
@@ -16,7 +16,7 @@
 
 namespace {
 
-using protrain::optim::float_environment;
+using protrain::float_environment;
 
 /// Sets MXCSR for one scope.
 class control_word {
@@ -75,7 +75,7 @@ TEST_CASE("no environment of the caller changes a bit") {
 #else
 
 TEST_CASE("elsewhere the environment is left alone") {
-  protrain::optim::float_environment const environment;
+  protrain::float_environment const environment;
   CHECK(protrain_test::contract_digest() == protrain_test::expected_digest);
 }
 

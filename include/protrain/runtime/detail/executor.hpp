@@ -6,8 +6,8 @@
 #include "protrain/block/saved.hpp"
 #include "protrain/block/scope.hpp"
 #include "protrain/comm/communicator.hpp"
+#include "protrain/core/float_environment.hpp"
 #include "protrain/device/device.hpp"
-#include "protrain/optim/float_environment.hpp"
 #include "protrain/optim/scale.hpp"
 #include "protrain/optim/update_rule.hpp"
 #include "protrain/runtime/batch.hpp"
@@ -60,7 +60,7 @@ class executor {
 
   void execute(std::uint32_t index, device::queue_ref queue) {
     schedule::instruction const& i = program().instructions[index];
-    optim::float_environment const environment;
+    float_environment const environment;
     switch (i.op) {
       case op::forward:
       case op::recompute:
@@ -79,9 +79,9 @@ class executor {
         return device_.zero(queue, operand_address(i, 0), i.amount);
       case op::reduce:
         return comm_.reduce_scatter_ordered(
-            queue, address(i, role::gradient), i.amount / bytes_.gradient, job().type);
+            queue, address(i, role::gradient), nullptr, i.amount / bytes_.gradient, job().type);
       case op::gather:
-        return comm_.all_gather(queue, address(i, role::value), i.amount);
+        return comm_.all_gather(queue, address(i, role::value), i.amount / comm_.size());
       case op::accumulate:
         return accumulate_span(i);
       case op::norm_partial:

@@ -4,17 +4,17 @@
 // A shared object built with -ffast-math may have changed it for the whole process.
 
 #include "protrain/core/config.hpp"
-#include "protrain/optim/strict_math.hpp"
+#include "protrain/core/strict_math.hpp"
 
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #endif
 
-namespace protrain::inline v0::optim {
+namespace protrain::inline v0::core {
 
 /// Round to nearest, denormals kept (neither flushed nor read as zero), traps masked, on the
 /// calling thread; the destructor restores what was, flags included. Costs a few nanoseconds, so
-/// every function of this folder that loops over elements makes its own. x86 only: elsewhere the
+/// every function of the library that loops over elements makes its own. x86 only: elsewhere the
 /// platform's default is the contract's environment already.
 class float_environment {
  public:
@@ -46,4 +46,4 @@ class float_environment {
 #endif
 };
 
-}  // namespace protrain::inline v0::optim
+}  // namespace protrain::inline v0::core
