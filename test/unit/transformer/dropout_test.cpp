@@ -67,7 +67,8 @@ TEST_CASE("every kernel draws what keep() says, at the expected rate") {
           auto const element =
               dropout_element(row % tokens, channels) + static_cast<std::uint64_t>(i + l);
           bool const keep = key.keep(row / tokens, element);
-          REQUIRE(factor.v[l] == (keep ? scale : 0.0F));
+          float const lane = factor.v[l];
+          REQUIRE(lane == (keep ? scale : 0.0F));
           kept += keep ? 1 : 0;
         }
       });

@@ -61,8 +61,11 @@ inline tensor_view scope::saved(slot name) const {
   if (row == nullptr) {
     fail(name.text(), "backward wants " + detail::in_quotes(name.text()) + ", which was not saved");
   }
+  if (f_.dry) {
+    return {nullptr, row->type, row->shape};
+  }
   void* const place = row->input ? f_.x.data : f_.saved.data + row->offset;
-  return {f_.dry ? nullptr : place, row->type, row->shape};
+  return {place, row->type, row->shape};
 }
 
 inline tensor_view scope::scratch(dtype type, extents const& shape) {
