@@ -2,4 +2,6 @@
 // Written by tools/self_checks: every header of this folder, twice.
 // clang-format off
 #include <protrain/link/bandwidth.hpp>
+#include <protrain/link/derated.hpp>
 #include <protrain/link/bandwidth.hpp>
+#include <protrain/link/derated.hpp>
