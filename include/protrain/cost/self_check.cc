@@ -3,11 +3,21 @@
 // clang-format off
 #include <protrain/cost/assigned.hpp>
 #include <protrain/cost/lower_bound.hpp>
+#include <protrain/cost/paper_inputs.hpp>
+#include <protrain/cost/paper_job.hpp>
+#include <protrain/cost/paper_memory.hpp>
+#include <protrain/cost/paper_plan.hpp>
+#include <protrain/cost/paper_time.hpp>
 #include <protrain/cost/placed.hpp>
 #include <protrain/cost/rates.hpp>
 #include <protrain/cost/step.hpp>
 #include <protrain/cost/assigned.hpp>
 #include <protrain/cost/lower_bound.hpp>
+#include <protrain/cost/paper_inputs.hpp>
+#include <protrain/cost/paper_job.hpp>
+#include <protrain/cost/paper_memory.hpp>
+#include <protrain/cost/paper_plan.hpp>
+#include <protrain/cost/paper_time.hpp>
 #include <protrain/cost/placed.hpp>
 #include <protrain/cost/rates.hpp>
 #include <protrain/cost/step.hpp>

@@ -5,6 +5,7 @@
 #include <protrain/plan/closed_form.hpp>
 #include <protrain/plan/detail/axes.hpp>
 #include <protrain/plan/detail/closed_form_search.hpp>
+#include <protrain/plan/detail/closed_form_tables.hpp>
 #include <protrain/plan/detail/evaluator.hpp>
 #include <protrain/plan/detail/searcher.hpp>
 #include <protrain/plan/explain.hpp>
@@ -20,6 +21,7 @@
 #include <protrain/plan/closed_form.hpp>
 #include <protrain/plan/detail/axes.hpp>
 #include <protrain/plan/detail/closed_form_search.hpp>
+#include <protrain/plan/detail/closed_form_tables.hpp>
 #include <protrain/plan/detail/evaluator.hpp>
 #include <protrain/plan/detail/searcher.hpp>
 #include <protrain/plan/explain.hpp>
