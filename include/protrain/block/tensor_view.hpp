@@ -5,6 +5,7 @@
 #include "protrain/block/fwd.hpp"
 #include "protrain/core/bfloat16.hpp"
 #include "protrain/core/dtype.hpp"
+#include "protrain/core/float16.hpp"
 #include "protrain/core/math.hpp"
 
 #include <array>
@@ -60,6 +61,10 @@ struct element_type<double> {
 template <>
 struct element_type<bfloat16> {
   static constexpr dtype value = dtype::bf16;
+};
+template <>
+struct element_type<float16> {
+  static constexpr dtype value = dtype::f16;
 };
 template <>
 struct element_type<std::int32_t> {

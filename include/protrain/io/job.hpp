@@ -42,6 +42,14 @@ inline model::state_format read_state(json_field const& f) {
   return formats[f.choice({name_of(formats[0]), name_of(formats[1]), name_of(formats[2])})];
 }
 
+/// 1 where a file doesn't name it.
+inline float read_loss_scale(json_field const& top) {
+  auto const field = top.find("loss_scale");
+  return field ? static_cast<float>(
+                     field->number(0, static_cast<double>(std::numeric_limits<float>::max())))
+               : 1.0F;
+}
+
 }  // namespace detail
 
 inline json to_json(model::job const& j) {
@@ -54,7 +62,8 @@ inline json to_json(model::job const& j) {
           {"clip", detail::shortest_double(j.clip)},
           {"skip", j.skip},
           {"seed", j.seed},
-          {"dropout", detail::shortest_double(j.dropout)}};
+          {"dropout", detail::shortest_double(j.dropout)},
+          {"loss_scale", detail::shortest_double(j.loss_scale)}};
 }
 
 inline model::job parse_job(json_field const& top) {
@@ -67,7 +76,8 @@ inline model::job parse_job(json_field const& top) {
                   "clip",
                   "skip",
                   "seed",
-                  "dropout"});
+                  "dropout",
+                  "loss_scale"});
   constexpr std::uint64_t most = std::uint64_t{1} << 24U;
   return {.micro_batch = top.at("micro_batch").integer(1, most),
           .sequence = top.at("sequence").integer(1, most),
@@ -79,7 +89,8 @@ inline model::job parse_job(json_field const& top) {
               top.at("clip").number(0, static_cast<double>(std::numeric_limits<float>::max()))),
           .skip = top.at("skip").boolean(),
           .seed = top.at("seed").integer(0, std::numeric_limits<std::uint64_t>::max()),
-          .dropout = static_cast<float>(top.at("dropout").number(0, 1))};
+          .dropout = static_cast<float>(top.at("dropout").number(0, 1)),
+          .loss_scale = detail::read_loss_scale(top)};
 }
 
 }  // namespace protrain::inline v0::io

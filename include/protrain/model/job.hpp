@@ -6,6 +6,7 @@
 #include "protrain/core/dtype.hpp"
 #include "protrain/core/math.hpp"
 
+#include <bit>
 #include <cstdint>
 #include <string_view>
 
@@ -38,12 +39,22 @@ struct job {
   bool skip = false;       ///< skip the step when a gradient is not finite
   std::uint64_t seed = 1;  ///< of initial values and dropout
   float dropout = 0;       ///< probability; 0 means none
+  float loss_scale = 1;  ///< what losses' gradients are multiplied by; only fp16 has another than 1
   bool operator==(job const&) const = default;
 };
 
 /// True when no update may start before the norm of all gradients is known.
 constexpr bool needs_norm(job const& j) noexcept {
   return j.clip > 0 || j.skip || j.type == dtype::f16;
+}
+
+/// Whether the loss scale is a positive power of two whose inverse is one too, so that scaling and
+/// its undoing are exact, and 1 where no gradient is in danger of underflow.
+constexpr bool fits_loss_scale(job const& j) noexcept {
+  auto const bits = std::bit_cast<std::uint32_t>(j.loss_scale);
+  std::uint32_t const exponent = bits >> 23U;  // and the sign, which must be 0
+  bool const power = (bits & 0x007FFFFFU) == 0 && exponent >= 1 && exponent <= 253;
+  return power && (j.type == dtype::f16 || j.loss_scale == 1.0F);
 }
 
 /// The state format that fits an element type: fp32 -> fp32, bf16 -> split_master,

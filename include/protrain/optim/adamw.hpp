@@ -6,28 +6,20 @@
 #include "protrain/core/config.hpp"
 #include "protrain/core/float_environment.hpp"
 #include "protrain/optim/arithmetic.hpp"
+#include "protrain/optim/detail/adamw_avx2.hpp"
+#include "protrain/optim/detail/adamw_avx512.hpp"
+#include "protrain/optim/detail/adamw_step.hpp"
+#include "protrain/optim/master.hpp"
 #include "protrain/optim/update.hpp"
 #include "protrain/optim/update_rule.hpp"
+#include "protrain/optim/vectors.hpp"
 
 #include <cmath>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 
 namespace protrain::inline v0::optim {
-
-/// The numbers of one step, as kernels take them.
-struct adamw_step {
-  float a = 0;  // lr / (1 - beta1^t)
-  float r = 0;  // 1 / sqrt(1 - beta2^t)
-  float k = 1;  // 1 - lr * weight_decay
-  float b1 = 0;
-  float one_minus_b1 = 1;
-  float b2 = 0;
-  float one_minus_b2 = 1;
-  float eps = 0;
-
-  bool operator==(adamw_step const&) const = default;
-};
 
 namespace detail {
 
@@ -55,6 +47,39 @@ PROTRAIN_HD inline void adamw_element(
   p = canonical(fused(-step.a, quotient(m1, d), product(step.k, p)));
   m = stored_state(m1);
   v = stored_state(v1);
+}
+
+namespace detail {
+
+template <class M>
+inline constexpr bool has_vectors =
+    std::same_as<M, whole_master> || std::same_as<M, split_halves> ||
+    std::same_as<M, master_beside<bfloat16>> || std::same_as<M, master_beside<float16>>;
+
+}  // namespace detail
+
+/// Steps whole vectors of elements with the instructions `with`, which the processor supports, and
+/// returns how many elements that were; same bits as `adamw_element`. The caller sets the
+/// floating-point environment.
+template <stored_float G, master_arrays M>
+  requires detail::has_vectors<M>
+std::size_t adamw_vectors([[maybe_unused]] vectors with,
+                          adamw_step const& step,
+                          float s,
+                          G const* gradient,
+                          M const& master,
+                          float* m,
+                          float* v,
+                          std::size_t n) noexcept {
+#if defined(__x86_64__)
+  if (with == vectors::avx512) {
+    return detail::avx512::update(step, s, gradient, master, m, v, n);
+  }
+  if (with == vectors::avx2) {
+    return detail::avx2::update(step, s, gradient, master, m, v, n);
+  }
+#endif
+  return 0;
 }
 
 struct adamw {
@@ -100,6 +125,17 @@ struct adamw {
     adamw_element(step, s, gradient, p, state[0], state[1]);
   }
 
+  template <stored_float G, master_arrays M>
+    requires detail::has_vectors<M>
+  static std::size_t vectorised(step_type const& step,
+                                float s,
+                                G const* gradient,
+                                M const& master,
+                                state_arrays<adamw> const& state,
+                                std::size_t n) noexcept {
+    return adamw_vectors(widest_vectors(), step, s, gradient, master, state[0], state[1], n);
+  }
+
   bool operator==(adamw const&) const = default;
 };
 static_assert(update_rule<adamw>);
@@ -134,13 +170,13 @@ void update_split(adamw_step const& step,
   update_split<adamw>(step, s, gradient, hi, lo, {m, v}, n);
 }
 
-/// State format `separate_master` with bf16 values.
-template <gradient_element G>
+/// State format `separate_master` with bf16 or fp16 values.
+template <gradient_element G, stored_float T>
 void update_separate(adamw_step const& step,
                      float s,
                      G const* gradient,
                      float* master,
-                     bfloat16* value,
+                     T* value,
                      float* m,
                      float* v,
                      std::size_t n) noexcept {

@@ -7,6 +7,7 @@
 #include "protrain/core/config.hpp"
 #include "protrain/core/float_environment.hpp"
 #include "protrain/optim/arithmetic.hpp"
+#include "protrain/optim/master.hpp"
 #include "protrain/optim/update_rule.hpp"
 
 #include <cstddef>
@@ -14,35 +15,36 @@
 
 namespace protrain::inline v0::optim {
 
-namespace detail {
-
-/// Steps element i between its arrays and values: `master` reads and writes the fp32 parameter.
-template <update_rule R, gradient_element G, class Load, class Save>
-void update_elements(typename R::step_type const& step,
-                     float s,
-                     G const* gradient,
-                     state_arrays<R> const& state,
-                     std::size_t n,
-                     Load load,
-                     Save save) noexcept {
+/// Steps `n` elements. Arrays don't overlap. A rule may do the first elements itself, in vectors:
+/// `R::vectorised(step, s, gradient, master, state, n)` returns how many it did, with the bits of
+/// `R::element`.
+template <update_rule R, gradient_element G, master_arrays M>
+void update_range(typename R::step_type const& step,
+                  float s,
+                  G const* gradient,
+                  M const& master,
+                  state_arrays<R> const& state,
+                  std::size_t n) noexcept {
   float_environment const environment;
-  for (std::size_t i = 0; i < n; ++i) {
-    float p = load(i);
+  std::size_t first = 0;
+  if constexpr (requires { R::vectorised(step, s, gradient, master, state, n); }) {
+    first = R::vectorised(step, s, gradient, master, state, n);
+  }
+  for (std::size_t i = first; i < n; ++i) {
+    float p = master.load(i);
     element_state<R> own;
     for (std::size_t k = 0; k < R::state_tensors; ++k) {
       own[k] = state[k][i];
     }
     R::element(step, s, widen(gradient[i]), p, own);
-    save(i, p);
+    master.store(i, p);
     for (std::size_t k = 0; k < R::state_tensors; ++k) {
       state[k][i] = own[k];
     }
   }
 }
 
-}  // namespace detail
-
-/// State format `fp32`: the parameter is its own master. Arrays don't overlap.
+/// State format `fp32`: the parameter is its own master.
 template <update_rule R, gradient_element G>
 void update_fp32(typename R::step_type const& step,
                  float s,
@@ -50,14 +52,7 @@ void update_fp32(typename R::step_type const& step,
                  float* parameter,
                  state_arrays<R> const& state,
                  std::size_t n) noexcept {
-  detail::update_elements<R>(
-      step,
-      s,
-      gradient,
-      state,
-      n,
-      [parameter](std::size_t i) { return parameter[i]; },
-      [parameter](std::size_t i, float p) { parameter[i] = p; });
+  update_range<R>(step, s, gradient, whole_master{parameter}, state, n);
 }
 
 /// State format `split_master`: `hi` is the working bf16 value, `lo` the rest of the master.
@@ -69,40 +64,20 @@ void update_split(typename R::step_type const& step,
                   std::int16_t* lo,
                   state_arrays<R> const& state,
                   std::size_t n) noexcept {
-  detail::update_elements<R>(
-      step,
-      s,
-      gradient,
-      state,
-      n,
-      [hi, lo](std::size_t i) { return merge_master(hi[i], lo[i]); },
-      [hi, lo](std::size_t i, float p) {
-        split_value const halves = split_master(p);
-        hi[i] = halves.hi;
-        lo[i] = halves.lo;
-      });
+  update_range<R>(step, s, gradient, split_halves{hi, lo}, state, n);
 }
 
-/// State format `separate_master` with bf16 values: `value` is written, never read.
-template <update_rule R, gradient_element G>
+/// State format `separate_master` with bf16 or fp16 values: `value` is written, never read. The
+/// inverse of an fp16 job's loss scale is part of `s`.
+template <update_rule R, gradient_element G, stored_float T>
 void update_separate(typename R::step_type const& step,
                      float s,
                      G const* gradient,
                      float* master,
-                     bfloat16* value,
+                     T* value,
                      state_arrays<R> const& state,
                      std::size_t n) noexcept {
-  detail::update_elements<R>(
-      step,
-      s,
-      gradient,
-      state,
-      n,
-      [master](std::size_t i) { return master[i]; },
-      [master, value](std::size_t i, float p) {
-        master[i] = p;
-        value[i] = to_bfloat16(p);
-      });
+  update_range<R>(step, s, gradient, master_beside<T>{master, value}, state, n);
 }
 
 }  // namespace protrain::inline v0::optim

@@ -4,16 +4,19 @@
 // Everything here is elementwise or exact, so that chunks and sites never show in the bits.
 
 #include "protrain/chunk/layout.hpp"
+#include "protrain/core/bfloat16.hpp"
+#include "protrain/core/dtype.hpp"
+#include "protrain/core/float16.hpp"
 #include "protrain/model/job.hpp"
 #include "protrain/optim/accumulate.hpp"
 #include "protrain/optim/exact_sum.hpp"
+#include "protrain/optim/master.hpp"
 #include "protrain/optim/norm.hpp"
 #include "protrain/optim/update.hpp"
 #include "protrain/optim/update_rule.hpp"
 #include "protrain/runtime/batch.hpp"
 #include "protrain/schedule/program.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -27,17 +30,20 @@ struct chunk_arrays {
   std::byte* state = nullptr;
   std::byte const* gradient = nullptr;
   dtype gradient_type = dtype::f32;
+  dtype value_type = dtype::f32;
   std::uint64_t elements = 0;  ///< of the chunk, padding included
 };
 
 namespace detail {
 
 template <class F>
-void with_gradient_type(dtype type, F&& f) {
+void with_type(dtype type, F&& f) {
   if (type == dtype::bf16) {
     f(std::type_identity<bfloat16>{});
+  } else if (type == dtype::f16) {
+    f(std::type_identity<float16>{});
   } else {
-    PROTRAIN_EXPECT(type == dtype::f32, "gradients are fp32 or bf16");
+    PROTRAIN_EXPECT(type == dtype::f32, "values and gradients are fp32, bf16 or fp16");
     f(std::type_identity<float>{});
   }
 }
@@ -61,7 +67,7 @@ inline void accumulate(schedule::gradient_span const& span,
                        dtype stored,
                        std::byte const* from,
                        std::byte* to) {
-  detail::with_gradient_type(contribution, [&]<class T>(std::type_identity<T>) {
+  detail::with_type(contribution, [&]<class T>(std::type_identity<T>) {
     for (schedule::span_tensor const& use : span.tensors) {
       chunk::placed_tensor const& t = c.tensors[use.tensor];
       T const* const g = detail::at<T>(from, t.offset);
@@ -80,7 +86,7 @@ inline void accumulate(schedule::gradient_span const& span,
 inline void add_norm(chunk::chunk const& c, chunk_arrays const& a, std::byte* cell) {
   optim::exact_sum sum;
   std::memcpy(&sum, cell, sizeof sum);
-  detail::with_gradient_type(a.gradient_type, [&]<class T>(std::type_identity<T>) {
+  detail::with_type(a.gradient_type, [&]<class T>(std::type_identity<T>) {
     for (chunk::placed_tensor const& t : c.tensors) {
       optim::add_squares(sum, detail::at<T>(a.gradient, t.offset), t.elements);
     }
@@ -90,19 +96,61 @@ inline void add_norm(chunk::chunk const& c, chunk_arrays const& a, std::byte* ce
 static_assert(sizeof(optim::exact_sum) <= schedule::norm_cell_bytes);
 static_assert(std::is_trivially_copyable_v<optim::exact_sum>);
 
-/// Where the state arrays of element `offset` start. Two fp32 arrays per state tensor follow the
-/// 16-bit low halves in `split_master`, and stand alone in `fp32`.
+/// Where the state arrays of element `offset` start: after the 16-bit low halves in `split_master`,
+/// after the fp32 master in `separate_master`, at once in `fp32`.
 template <optim::update_rule Rule>
 optim::state_arrays<Rule> state_at(model::state_format format,
                                    chunk_arrays const& a,
                                    std::uint64_t offset) {
-  std::uint64_t const skip = format == model::state_format::split_master ? 2 * a.elements : 0;
+  std::uint64_t const skip = format == model::state_format::split_master      ? 2 * a.elements
+                             : format == model::state_format::separate_master ? 4 * a.elements
+                                                                              : 0;
   optim::state_arrays<Rule> out{};
   for (std::size_t k = 0; k < Rule::state_tensors; ++k) {
     out[k] = detail::at<float>(a.state + skip + 4 * a.elements * k, offset);
   }
   return out;
 }
+
+namespace detail {
+
+/// Calls f with the masters of one trainable tensor, as the state format stores them.
+template <class F>
+void with_masters(model::state_format format,
+                  chunk::placed_tensor const& t,
+                  chunk_arrays const& a,
+                  F&& f) {
+  switch (format) {
+    case model::state_format::fp32:
+      return f(optim::whole_master{at<float>(a.value, t.offset)});
+    case model::state_format::split_master:
+      return f(optim::split_halves{at<bfloat16>(a.value, t.offset),
+                                   at<std::int16_t>(a.state, t.offset)});
+    case model::state_format::separate_master:
+      float* const master = at<float>(a.state, t.offset);
+      if (a.value_type == dtype::f16) {
+        return f(optim::master_beside<float16>{master, at<float16>(a.value, t.offset)});
+      }
+      return f(optim::master_beside<bfloat16>{master, at<bfloat16>(a.value, t.offset)});
+  }
+}
+
+/// The same where the tensor may be frozen: without state its value is all there is.
+template <class F>
+void with_values(model::state_format format,
+                 chunk::placed_tensor const& t,
+                 chunk_arrays const& a,
+                 F&& f) {
+  if (a.state != nullptr || format == model::state_format::fp32) {
+    return with_masters(format, t, a, f);
+  }
+  dtype const type = format == model::state_format::split_master ? dtype::bf16 : a.value_type;
+  with_type(type, [&]<class T>(std::type_identity<T>) {
+    f(optim::value_alone<T>{at<T>(a.value, t.offset)});
+  });
+}
+
+}  // namespace detail
 
 /// Updates one tensor of a chunk.
 template <optim::update_rule Rule>
@@ -112,58 +160,37 @@ void update_tensor(model::state_format format,
                    chunk::placed_tensor const& t,
                    chunk_arrays const& a) {
   auto const state = state_at<Rule>(format, a, t.offset);
-  detail::with_gradient_type(a.gradient_type, [&]<class T>(std::type_identity<T>) {
+  detail::with_type(a.gradient_type, [&]<class T>(std::type_identity<T>) {
     T const* const g = detail::at<T>(a.gradient, t.offset);
-    if (format == model::state_format::split_master) {
-      optim::update_split<Rule>(step,
-                                scale,
-                                g,
-                                detail::at<bfloat16>(a.value, t.offset),
-                                detail::at<std::int16_t>(a.state, t.offset),
-                                state,
-                                t.elements);
-    } else {
-      optim::update_fp32<Rule>(
-          step, scale, g, detail::at<float>(a.value, t.offset), state, t.elements);
-    }
+    detail::with_masters(format, t, a, [&](auto const& masters) {
+      optim::update_range<Rule>(step, scale, g, masters, state, t.elements);
+    });
   });
 }
 
-/// Writes a tensor's fp32 values into its chunk, as the state format stores them; state is +0.
+/// Writes a tensor's fp32 values into its chunk, as the state format stores them; the rule's state
+/// is left alone.
 inline void write_master(model::state_format format,
                          float const* from,
                          chunk::placed_tensor const& t,
                          chunk_arrays const& a) {
-  if (format == model::state_format::split_master) {
-    auto* const hi = detail::at<bfloat16>(a.value, t.offset);
-    auto* const lo = a.state == nullptr ? nullptr : detail::at<std::int16_t>(a.state, t.offset);
+  detail::with_values(format, t, a, [&](auto const& masters) {
     for (std::uint64_t i = 0; i < t.elements; ++i) {
-      split_value const halves = split_master(from[i]);
-      hi[i] = halves.hi;
-      if (lo != nullptr) {
-        lo[i] = halves.lo;
-      }
+      masters.store(i, from[i]);
     }
-  } else {
-    std::copy_n(from, t.elements, detail::at<float>(a.value, t.offset));
-  }
+  });
 }
 
-/// Reads a tensor's fp32 values. A frozen bf16 tensor has no low halves.
+/// Reads a tensor's fp32 values; of a frozen one, its rounded values.
 inline void read_master(model::state_format format,
                         float* to,
                         chunk::placed_tensor const& t,
                         chunk_arrays const& a) {
-  if (format == model::state_format::split_master) {
-    auto const* const hi = detail::at<bfloat16>(a.value, t.offset);
-    auto const* const lo =
-        a.state == nullptr ? nullptr : detail::at<std::int16_t>(a.state, t.offset);
+  detail::with_values(format, t, a, [&](auto const& masters) {
     for (std::uint64_t i = 0; i < t.elements; ++i) {
-      to[i] = lo != nullptr ? merge_master(hi[i], lo[i]) : to_float(hi[i]);
+      to[i] = masters.load(i);
     }
-  } else {
-    std::copy_n(detail::at<float>(a.value, t.offset), t.elements, to);
-  }
+  });
 }
 
 }  // namespace protrain::inline v0::runtime

@@ -20,9 +20,12 @@ inline float mean_loss(std::span<float const> per_sample, std::uint64_t weight) 
   return weight == 0 ? 0.0F : static_cast<float>(sum / static_cast<double>(weight));
 }
 
-/// What a loss head multiplies its gradient by: 1 over the target tokens of the whole step.
-inline float loss_scale(std::uint64_t weight) noexcept {
-  return weight == 0 ? 0.0F : static_cast<float>(1.0 / static_cast<double>(weight));
+/// What a loss head multiplies its gradient by: the job's loss scale, a power of two, over the target
+/// tokens of the whole step.
+inline float loss_scale(std::uint64_t weight, float job_scale = 1.0F) noexcept {
+  return weight == 0
+             ? 0.0F
+             : static_cast<float>(static_cast<double>(job_scale) / static_cast<double>(weight));
 }
 
 }  // namespace protrain::inline v0::runtime

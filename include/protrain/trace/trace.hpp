@@ -100,6 +100,7 @@ constexpr std::uint64_t fingerprint(trace const& t) {
   h.byte(j.skip ? 1 : 0);
   h.word(std::bit_cast<std::uint32_t>(j.clip));
   h.word(std::bit_cast<std::uint32_t>(j.dropout));
+  h.word(std::bit_cast<std::uint32_t>(j.loss_scale));
   for (model::parameter const& p : t.parameters) {
     h.string(p.name.view());
     for (std::uint64_t const extent : p.shape) {

@@ -45,25 +45,44 @@ struct split_master {
 };
 static_assert(state_format_policy<split_master>);
 
+/// bf16 or fp16 value, which is rounded from an fp32 master beside it; master, m and v.
+struct separate_master {
+  using policy_tag = state_format_tag;
+  static constexpr model::state_format format = model::state_format::separate_master;
+  static constexpr std::uint64_t value_bytes = 2;
+  static constexpr std::uint64_t state_bytes = 12;
+  bool operator==(separate_master const&) const = default;
+};
+static_assert(state_format_policy<separate_master>);
+
 /// Bytes per element of a job's model state.
 struct state_bytes {
   std::uint64_t value = 0;     ///< working value, the dtype's size
   std::uint64_t state = 0;     ///< optimizer state beside it
   std::uint64_t gradient = 0;  ///< one contribution, in gradient dtype
+  dtype type = dtype::f32;     ///< of values and gradients
   bool operator==(state_bytes const&) const = default;
 };
 
-/// The bytes of a job, or `not_allowed` when dtype and state format don't go together.
+/// The bytes of a job, or `not_allowed` when dtype, state format and loss scale don't go together.
 constexpr result<state_bytes> bytes_of(model::job const& j) {
-  if (j.state == model::state_format::fp32 && j.type == dtype::f32) {
-    return state_bytes{fp32::value_bytes, fp32::state_bytes, 4};
+  using model::state_format;
+  if (!model::fits_loss_scale(j)) {
+    return error{
+        errc::not_allowed, "a loss scale is a power of two, and other than 1 only for fp16", 0};
   }
-  if (j.state == model::state_format::split_master && j.type == dtype::bf16) {
-    return state_bytes{split_master::value_bytes, split_master::state_bytes, 2};
+  if (j.state == state_format::fp32 && j.type == dtype::f32) {
+    return state_bytes{fp32::value_bytes, fp32::state_bytes, 4, j.type};
+  }
+  if (j.state == state_format::split_master && j.type == dtype::bf16) {
+    return state_bytes{split_master::value_bytes, split_master::state_bytes, 2, j.type};
+  }
+  if (j.state == state_format::separate_master && (j.type == dtype::bf16 || j.type == dtype::f16)) {
+    return state_bytes{separate_master::value_bytes, separate_master::state_bytes, 2, j.type};
   }
   return error{errc::not_allowed,
                "dtype and state format don't go together: use fp32 with fp32, bf16 with "
-               "split_master",
+               "split_master or separate_master, fp16 with separate_master",
                0};
 }
 

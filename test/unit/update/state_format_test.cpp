@@ -7,18 +7,11 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 namespace {
 
 using namespace protrain;
-
-/// A foreign format: fp16 value; fp32 master, m and v.
-struct master_beside {
-  using policy_tag = update::state_format_tag;
-  static constexpr model::state_format format = model::state_format::separate_master;
-  static constexpr std::uint64_t value_bytes = 2;
-  static constexpr std::uint64_t state_bytes = 12;
-  bool operator==(master_beside const&) const = default;
-};
 
 /// A format with a value, which sizes don't depend on.
 struct rounded {
@@ -31,20 +24,44 @@ struct rounded {
 };
 
 TEST_CASE_TEMPLATE_INVOKE(
-    test::state_format_laws, update::fp32, update::split_master, master_beside, rounded);
+    test::state_format_laws, update::fp32, update::split_master, update::separate_master, rounded);
 
 TEST_CASE("bytes of a job's model state, and refused mixtures") {
   using model::state_format;
   CHECK(*update::bytes_of({.type = dtype::f32, .state = state_format::fp32}) ==
-        update::state_bytes{4, 8, 4});
+        update::state_bytes{4, 8, 4, dtype::f32});
   CHECK(*update::bytes_of({.type = dtype::bf16, .state = state_format::split_master}) ==
-        update::state_bytes{2, 10, 2});
+        update::state_bytes{2, 10, 2, dtype::bf16});
+  for (dtype const type : {dtype::bf16, dtype::f16}) {
+    CHECK(*update::bytes_of({.type = type, .state = state_format::separate_master}) ==
+          update::state_bytes{2, 12, 2, type});
+  }
   for (model::job const& wrong :
        {model::job{.type = dtype::bf16, .state = state_format::fp32},
         model::job{.type = dtype::f32, .state = state_format::split_master},
+        model::job{.type = dtype::f32, .state = state_format::separate_master},
+        model::job{.type = dtype::f16, .state = state_format::fp32},
         model::job{.type = dtype::f16, .state = state_format::split_master}}) {
     CHECK(update::bytes_of(wrong).failure().code == errc::not_allowed);
   }
+}
+
+TEST_CASE("a loss scale is a power of two, for fp16 alone") {
+  using model::state_format;
+  model::job half{.type = dtype::f16, .state = state_format::separate_master};
+  for (float const good : {1.0F, 0.5F, 0x1p16F, 0x1p126F, 0x1p-126F}) {
+    half.loss_scale = good;
+    CHECK(update::bytes_of(half).has_value());
+    CHECK(1.0F / (1.0F / good) == good);
+  }
+  for (float const bad : {0.0F, -2.0F, 3.0F, 1000.0F, 0x1p127F, 0x1p-127F, HUGE_VALF, NAN}) {
+    half.loss_scale = bad;
+    CHECK(update::bytes_of(half).failure().code == errc::not_allowed);
+  }
+  CHECK(!update::bytes_of({.loss_scale = 2.0F}).has_value());
+  CHECK(!update::bytes_of(
+             {.type = dtype::bf16, .state = state_format::split_master, .loss_scale = 2.0F})
+             .has_value());
 }
 
 }  // namespace

@@ -187,6 +187,7 @@ class executor {
             .state = has(i, role::state) ? address(i, role::state) : nullptr,
             .gradient = bind_.address(program(), g),
             .gradient_type = stored ? store_type(g) : job().type,
+            .value_type = job().type,
             .elements = parts_.layout[i.chunk].elements};
   }
 
@@ -198,9 +199,12 @@ class executor {
       std::memcpy(&device, address(i, role::norm_copy), sizeof device);
       sum.merge(device);
     }
-    norm_report r{.norm = optim::norm(sum)};
+    // Gradients lie in memory multiplied by the loss scale; its inverse is a power of two as well.
+    float const inverse = 1.0F / job().loss_scale;
+    float const stored = optim::norm(sum);
+    norm_report r{.norm = canonical(optim::product(inverse, stored))};
     r.clip_factor = optim::clip_factor(r.norm, job().clip);
-    r.scale = optim::gradient_scale(1.0F, r.norm, job().clip);
+    r.scale = optim::gradient_scale(inverse, stored, job().clip);
     r.non_finite = sum.finite() ? 0 : 1;
     std::memcpy(address(i, role::report), &r, sizeof r);
     if (has(i, role::scalars)) {

@@ -165,6 +165,7 @@ class chunk_image {
  public:
   chunk_image(chunk::chunk const& c, detail::homes const& home, update::state_bytes const& b)
       : elements_(c.elements),
+        type_(b.type),
         value_(c.elements * b.value),
         state_(home.state.valid() ? c.elements * b.state : 0) {}
 
@@ -173,11 +174,13 @@ class chunk_image {
   chunk_arrays arrays() noexcept {
     return {.value = value_.data(),
             .state = state_.empty() ? nullptr : state_.data(),
+            .value_type = type_,
             .elements = elements_};
   }
 
  private:
   std::uint64_t elements_;
+  dtype type_;
   std::vector<std::byte> value_;
   std::vector<std::byte> state_;
 };
