@@ -8,6 +8,7 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -30,7 +31,9 @@ struct error {
   errc code = errc::none;
   char const* what = "";
   std::uint64_t number = 0;
-  bool operator==(error const&) const = default;
+  constexpr bool operator==(error const& other) const noexcept {
+    return code == other.code && std::string_view(what) == other.what && number == other.number;
+  }
 };
 
 /// Holds a `T` or an `E`. Asking for the one it doesn't hold is a contract error.
