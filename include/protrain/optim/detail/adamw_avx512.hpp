@@ -22,26 +22,30 @@ namespace protrain::inline v0::optim::detail::avx512 {
 
 inline constexpr std::size_t width = 16;
 
+// Operations that g++ writes with an undefined source (and then warns of) take this mask instead.
+inline constexpr __mmask16 all = 0xFFFF;
+
 [[gnu::target("avx512f")]] inline __m512 load(float const* from) noexcept {
   return _mm512_loadu_ps(from);
 }
 [[gnu::target("avx512f")]] inline __m512 load(bfloat16 const* from) noexcept {
   __m256i const halves = _mm256_loadu_si256(reinterpret_cast<__m256i const*>(from));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+  return _mm512_castsi512_ps(
+      _mm512_maskz_slli_epi32(all, _mm512_maskz_cvtepu16_epi32(all, halves), 16));
 }
 [[gnu::target("avx512f")]] inline __m512 load(float16 const* from) noexcept {
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<__m256i const*>(from)));
+  return _mm512_maskz_cvtph_ps(all, _mm256_loadu_si256(reinterpret_cast<__m256i const*>(from)));
 }
 
 /// The low 16 bits of each of sixteen integers.
 [[gnu::target("avx512f")]] inline void store(void* to, __m512i x) noexcept {
-  _mm256_storeu_si256(static_cast<__m256i*>(to), _mm512_cvtepi32_epi16(x));
+  _mm256_storeu_si256(static_cast<__m256i*>(to), _mm512_maskz_cvtepi32_epi16(all, x));
 }
 
 /// bf16 of values without foreign NaNs, as integers.
 [[gnu::target("avx512f")]] inline __m512i rounded(__m512 x) noexcept {
   __m512i const bits = _mm512_castps_si512(x);
-  return _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x8000)), 16);
+  return _mm512_maskz_srli_epi32(all, _mm512_add_epi32(bits, _mm512_set1_epi32(0x8000)), 16);
 }
 
 [[gnu::target("avx512f")]] inline __m512 master(whole_master const& at, std::size_t i) noexcept {
@@ -56,14 +60,15 @@ inline constexpr std::size_t width = 16;
 [[gnu::target("avx512f")]] inline __m512 master(split_halves const& at, std::size_t i) noexcept {
   __m512i const high = _mm512_castps_si512(load(at.hi + i));
   __m256i const low = _mm256_loadu_si256(reinterpret_cast<__m256i const*>(at.lo + i));
-  return _mm512_castsi512_ps(_mm512_add_epi32(high, _mm512_cvtepi16_epi32(low)));
+  return _mm512_castsi512_ps(_mm512_add_epi32(high, _mm512_maskz_cvtepi16_epi32(all, low)));
 }
 [[gnu::target("avx512f")]] inline void keep(split_halves const& at,
                                             std::size_t i,
                                             __m512 x) noexcept {
   __m512i const high = rounded(x);
   store(at.hi + i, high);
-  store(at.lo + i, _mm512_sub_epi32(_mm512_castps_si512(x), _mm512_slli_epi32(high, 16)));
+  store(at.lo + i,
+        _mm512_sub_epi32(_mm512_castps_si512(x), _mm512_maskz_slli_epi32(all, high, 16)));
 }
 
 template <class T>
@@ -82,7 +87,7 @@ template <class T>
                                             __m512 x) noexcept {
   _mm512_storeu_ps(at.master + i, x);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(at.value + i),
-                      _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+                      _mm512_maskz_cvtps_ph(all, x, _MM_FROUND_TO_NEAREST_INT));
 }
 
 /// As optim::canonical: by bits, so that -ffinite-math-only can't fold it away.
@@ -123,7 +128,7 @@ template <class G, class M>
     __m512 const g = _mm512_mul_ps(scale, load(gradient + i));
     __m512 const m1 = _mm512_fmadd_ps(b1, load(m + i), _mm512_mul_ps(rest1, g));
     __m512 const v1 = _mm512_fmadd_ps(b2, load(v + i), _mm512_mul_ps(_mm512_mul_ps(rest2, g), g));
-    __m512 const d = _mm512_fmadd_ps(_mm512_sqrt_ps(v1), r, eps);
+    __m512 const d = _mm512_fmadd_ps(_mm512_maskz_sqrt_ps(all, v1), r, eps);
     __m512 const kept = _mm512_mul_ps(k, master(at, i));
     keep(at, i, canonical(_mm512_fmadd_ps(minus_a, _mm512_div_ps(m1, d), kept)));
     _mm512_storeu_ps(m + i, stored(m1));
