@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace protrain::inline v0::cost {
@@ -195,6 +196,17 @@ constexpr std::uint32_t most_swapped(paper_job const& j) {
 /// chunks).
 constexpr paper_plan make_paper_plan(paper_job const& j, paper_numbers const& n) {
   paper_plan out = detail::start_plan(j, detail::pins_of(j), n);
+  detail::finish_plan(out, j);
+  return out;
+}
+
+/// The same for blocks that another policy assigned; `n.swap` and `n.checkpoint` are only names.
+constexpr paper_plan make_paper_plan(paper_job const& j,
+                                     paper_numbers const& n,
+                                     std::vector<activation::strategy> strategies) {
+  PROTRAIN_EXPECT(n.persist <= j.chunks.size(), "more persistent chunks than there are");
+  PROTRAIN_EXPECT(strategies.size() == j.blocks.size(), "one strategy per block");
+  paper_plan out{.numbers = n, .strategies = std::move(strategies)};
   detail::finish_plan(out, j);
   return out;
 }
