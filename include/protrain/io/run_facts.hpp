@@ -5,11 +5,14 @@
 
 #include "protrain/io/job.hpp"
 #include "protrain/io/json.hpp"
+#include "protrain/model/config.hpp"
 #include "protrain/model/gpt2.hpp"
 #include "protrain/model/job.hpp"
+#include "protrain/model/llama.hpp"
 
 #include <cstdint>
 #include <string>
+#include <variant>
 
 namespace protrain::inline v0::io {
 
@@ -37,7 +40,7 @@ struct run_facts {
   std::uint64_t fingerprint = 0;
   std::uint64_t steps = 0;
   double learning_rate = 0;
-  model::gpt2_config config{};
+  model::config config{};
   model::job job{};
 };
 
@@ -55,6 +58,27 @@ inline json to_json(model::gpt2_config const& c) {
           {"layer_norm_epsilon", c.epsilon},
           {"initializer_range", c.initializer_range},
           {"tie_word_embeddings", c.tied}};
+}
+
+inline json to_json(model::llama_config const& c) {
+  return {{"model_type", "llama"},
+          {"num_hidden_layers", c.layers},
+          {"hidden_size", c.hidden},
+          {"num_attention_heads", c.heads},
+          {"num_key_value_heads", c.key_heads},
+          {"head_dim", c.head_channels},
+          {"intermediate_size", c.inner},
+          {"max_position_embeddings", c.positions},
+          {"vocab_size", c.vocabulary},
+          {"attention_dropout", c.dropout},
+          {"rms_norm_eps", c.epsilon},
+          {"rope_theta", c.rope_theta},
+          {"initializer_range", c.initializer_range},
+          {"tie_word_embeddings", c.tied}};
+}
+
+inline json to_json(model::config const& c) {
+  return std::visit([](auto const& each) { return to_json(each); }, c);
 }
 
 inline json to_json(run_facts const& r) {

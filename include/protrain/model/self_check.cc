@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Written by tools/self_checks: every header of this folder, twice.
 // clang-format off
+#include <protrain/model/config.hpp>
 #include <protrain/model/gpt2.hpp>
 #include <protrain/model/job.hpp>
+#include <protrain/model/llama.hpp>
 #include <protrain/model/parameter.hpp>
+#include <protrain/model/config.hpp>
 #include <protrain/model/gpt2.hpp>
 #include <protrain/model/job.hpp>
+#include <protrain/model/llama.hpp>
 #include <protrain/model/parameter.hpp>
