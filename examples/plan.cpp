@@ -17,7 +17,7 @@
 
 namespace {
 
-std::vector<std::string_view> const dtypes{"bf16", "fp32", "fp16"};
+std::vector<std::string_view> const dtypes{"bf16", "fp32"};
 
 void print_plan(cli::training_task const& task,
                 cli::planning const& p,
@@ -51,11 +51,12 @@ int run(int count, char** words) {
   }
   cli::training_task const task = cli::read_task(f, dtypes, files);
   protrain::hw::machine const machine = cli::read_machine(f, "host-demo");
-  cli::built_model const model = cli::build_gpt2(task.config, task.job);
-  cli::planning const p{.facts = protrain::profile::dry_run(model.table, task.job, machine),
+  cli::built_model const model = cli::build_model(task.config, task.job);
+  cli::planning const p{.model_type = std::string(type_name(task.config)),
+                        .facts = protrain::profile::dry_run(model.table, task.job, machine),
                         .machine = machine,
                         .budget = cli::read_budget(f, machine)};
-  auto const wanted = cli::read_request(f, p.facts);
+  auto const wanted = cli::read_request(f, p);
   auto const found = cli::make_plan(p, wanted);
   if (f.given("json")) {
     std::printf("%s\n", cli::plan_json(p, found).c_str());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a GPT-2 on bytes within a memory budget, on a device made of host memory; or the same job
-// by a plain loop, to compare bits.
+// Trains a GPT-2 or a LLaMA on bytes within a memory budget, on a device made of host memory; or the
+// same job by a plain loop, to compare bits.
 
 #include "examples/cli/flags.hpp"
 #include "examples/cli/loop.hpp"
@@ -186,14 +186,15 @@ void declare(cli::flags& f) {
 
 setup read_setup(cli::flags const& f, cli::runfiles const& files) {
   cli::training_task task = cli::read_task(f, dtypes, files);
-  if (task.config.vocabulary < 256) {
+  std::uint64_t const vocabulary = vocabulary_of(task.config);
+  if (vocabulary < 256) {
     throw cli::usage_error("--model " + cli::quote(task.model) + ": vocab_size is " +
-                           std::to_string(task.config.vocabulary) +
-                           ", text is bytes and needs at least 256");
+                           std::to_string(vocabulary) + ", text is bytes and needs at least 256");
   }
   protrain::hw::machine const machine = protrain::hw::host_demo();
-  cli::built_model model = cli::build_gpt2(task.config, task.job);
-  cli::planning planning{.facts = protrain::profile::dry_run(model.table, task.job, machine),
+  cli::built_model model = cli::build_model(task.config, task.job);
+  cli::planning planning{.model_type = std::string(type_name(task.config)),
+                         .facts = protrain::profile::dry_run(model.table, task.job, machine),
                          .machine = machine,
                          .budget = cli::read_budget(f, machine)};
   auto text = cli::read_text(f, files, task.job.sequence);
@@ -209,7 +210,8 @@ setup read_setup(cli::flags const& f, cli::runfiles const& files) {
 int run(int count, char** words) {
   cli::runfiles const files(words[0]);
   cli::enter_working_folder();
-  cli::flags f("Usage: train [FLAGS]\n\nTrains a GPT-2 on bytes within a memory budget.");
+  cli::flags f(
+      "Usage: train [FLAGS]\n\nTrains a GPT-2 or a LLaMA on bytes within a memory budget.");
   declare(f);
   if (f.parse(count, words).given("help")) {
     std::printf("%s", f.help().c_str());
@@ -223,7 +225,7 @@ int run(int count, char** words) {
   std::printf("text        %s: %s\n",
               f.text("text").value_or(cli::default_text).c_str(),
               protrain::report::human_bytes(s.text.size()).c_str());
-  auto const wanted = cli::read_request(f, s.planning.facts);
+  auto const wanted = cli::read_request(f, s.planning);
   std::optional<protrain::plan::plan> plan;
   if (plain) {
     std::printf("plan        none: a plain loop, to which plan, device and budgets don't apply\n");

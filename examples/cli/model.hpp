@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The examples' model: GPT-2 from a configuration, as a table of blocks for one job.
+// The examples' models: a GPT-2 or a LLaMA from a configuration, as a table of blocks for one job.
 
 #include "protrain/block/entry.hpp"
-#include "protrain/model/gpt2.hpp"
+#include "protrain/model/config.hpp"
 #include "protrain/model/job.hpp"
 #include "protrain/model/parameter.hpp"
 
@@ -21,14 +21,14 @@ struct built_model {
 };
 
 /// For an fp32 or bf16 job.
-built_model build_gpt2(protrain::model::gpt2_config const& config, protrain::model::job const& job);
+built_model build_model(protrain::model::config const& config, protrain::model::job const& job);
 
 /// Fills a parameter's first values: a function of seed, name and element alone.
 using loader = std::function<void(protrain::model::parameter const&, std::span<float>)>;
-loader initial_values(protrain::model::gpt2_config const& config, std::uint64_t seed);
+loader initial_values(protrain::model::config const& config, std::uint64_t seed);
 
 /// A rough size in bytes of everything a step touches, in floating point: jobs whose exact sizes
 /// could overflow are refused by it.
-double rough_bytes(protrain::model::gpt2_config const& config, protrain::model::job const& job);
+double rough_bytes(protrain::model::config const& config, protrain::model::job const& job);
 
 }  // namespace cli

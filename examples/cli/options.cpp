@@ -76,7 +76,10 @@ void add_task_flags(flags& f, std::vector<std::string_view> const& dtypes) {
   for (std::string_view const d : dtypes) {
     (all += all.empty() ? "" : "|") += d;
   }
-  f.add("model", "FILE|tiny-gpt2", "tiny-gpt2", "config.json of a GPT-2, or the built-in one")
+  f.add("model",
+        "FILE|tiny-gpt2|tiny-llama",
+        "tiny-gpt2",
+        "config.json of a GPT-2 or a LLaMA, or a built-in one")
       .add("dtype", all, std::string(dtypes.front()), "of parameters, activations and gradients")
       .add("state", "FORMAT", "by dtype", "optimizer state: fp32, split_master, separate_master")
       .add("micro-batch", "N", "1", "samples at a time")
@@ -84,7 +87,7 @@ void add_task_flags(flags& f, std::vector<std::string_view> const& dtypes) {
       .add("sequence", "T", "the model's", "tokens per sample")
       .add("seed", "S", "1", "of initial values, data order and dropout")
       .add("clip", "X", "0", "largest gradient norm; 0 means no clipping")
-      .add("dropout", "X", "the model's", "0 means none");
+      .add("dropout", "X", "the model's", "wherever the model has some; 0 means none");
 }
 
 training_task read_task(flags const& f,
@@ -95,21 +98,23 @@ training_task read_task(flags const& f,
   if (f.given("dropout")) {
     dropout = below_one(f, 0);
   }
-  t.config = protrain::io::read_gpt2(
-      t.model == "tiny-gpt2" ? files.find("examples/models/tiny-gpt2.json") : t.model, dropout);
+  bool const built_in = t.model == "tiny-gpt2" || t.model == "tiny-llama";
+  t.config = protrain::io::read_config(
+      built_in ? files.find("examples/models/" + t.model + ".json") : t.model, dropout);
   model::job& j = t.job;
   j.type = dtype_named(f.choice("dtype", std::string(dtypes.front()), dtypes));
   j.state = read_state(f, j.type);
   j.micro_batch = f.integer("micro-batch", 1, 1, most_samples);
   j.accumulate = f.integer("accumulate", 1, 1, 1U << 16U);
-  j.sequence = f.integer("sequence", t.config.positions, 1, t.config.positions);
+  std::uint64_t const positions = positions_of(t.config);
+  j.sequence = f.integer("sequence", positions, 1, positions);
   j.seed = f.integer("seed", 1, 0, std::numeric_limits<std::uint64_t>::max());
   j.clip = static_cast<float>(f.number("clip",
                                        0,
                                        0,
                                        static_cast<double>(std::numeric_limits<float>::max()),
                                        "of at least 0; 0 means no clipping"));
-  j.dropout = static_cast<float>(t.config.dropout);
+  j.dropout = static_cast<float>(dropout_of(t.config));
   check_sizes(f, t);
   return t;
 }

@@ -4,7 +4,7 @@
 
 #include "examples/cli/flags.hpp"
 #include "examples/cli/runfiles.hpp"
-#include "protrain/model/gpt2.hpp"
+#include "protrain/model/config.hpp"
 #include "protrain/model/job.hpp"
 #include "protrain/plan/budget.hpp"
 #include "protrain/trace/trace.hpp"
@@ -18,7 +18,7 @@ namespace cli {
 /// A model, named on the command line, and a job for it.
 struct training_task {
   std::string model;
-  protrain::model::gpt2_config config{};
+  protrain::model::config config{};
   protrain::model::job job{};
 };
 

@@ -19,8 +19,9 @@ namespace {
 namespace io = protrain::io;
 namespace plan = protrain::plan;
 
-io::plan_subject subject(std::string machine, protrain::trace::trace const& facts) {
-  return {.model_type = "gpt2", .machine = std::move(machine), .facts = facts};
+io::plan_subject subject(planning const& p) {
+  return {
+      .model_type = p.model_type, .machine = std::string(p.machine.name.view()), .facts = p.facts};
 }
 
 bool is_file(std::string const& name) {
@@ -52,15 +53,15 @@ void add_plan_flag(flags& f) {
         "auto, keep_all, offload_all, checkpoint_all, key=value,... or a file of plan --json");
 }
 
-plan::request read_request(flags const& f, protrain::trace::trace const& facts) {
+plan::request read_request(flags const& f, planning const& p) {
   std::string const given = f.text("plan").value_or("auto");
   std::string string = given;
   if (is_file(given)) {
     io::plan_file const file = io::read_plan(given);
-    io::check_subject(file, given, subject("", facts));
+    io::check_subject(file, given, subject(p));
     string = file.string;
   }
-  auto const read = plan::parse(string, facts.job);
+  auto const read = plan::parse(string, p.facts.job);
   if (!read) {
     f.refuse("plan", std::string(read.failure().message().view()));
   }
@@ -79,7 +80,7 @@ protrain::result<plan::plan, plan::infeasible> make_plan(planning const& p,
 
 std::string plan_json(planning const& p,
                       protrain::result<plan::plan, plan::infeasible> const& found) {
-  io::plan_subject const about = subject(std::string(p.machine.name.view()), p.facts);
+  io::plan_subject const about = subject(p);
   io::json const object =
       found ? io::to_json(about, *found, plan::explain(*found, p.machine, p.budget).gpu)
             : io::to_json(about, found.failure());

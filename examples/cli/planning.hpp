@@ -17,6 +17,7 @@ namespace cli {
 
 /// What there is to plan.
 struct planning {
+  std::string model_type;
   protrain::trace::trace facts;
   protrain::hw::machine machine;
   protrain::plan::budget budget;
@@ -27,7 +28,7 @@ protrain::hw::machine read_machine(flags const& f, std::string const& fallback);
 
 /// `--plan`: a plan string, or a file that `plan --json` wrote for the same job.
 void add_plan_flag(flags& f);
-protrain::plan::request read_request(flags const& f, protrain::trace::trace const& facts);
+protrain::plan::request read_request(flags const& f, planning const& p);
 
 /// Throws usage_error where `wanted` isn't allowed; a shortage of memory is the result's failure.
 protrain::result<protrain::plan::plan, protrain::plan::infeasible> make_plan(

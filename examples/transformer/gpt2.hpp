@@ -22,11 +22,7 @@ namespace transformer {
 using protrain::batch_ref;
 using protrain::block_builder;
 using protrain::parameter_ref;
-using protrain::scope;
-using protrain::tensor_view;
 using protrain::model::gpt2_config;
-
-inline length extent(std::uint64_t n) { return static_cast<length>(n); }
 
 template <class T>
 class gpt2_embedding {
@@ -124,8 +120,7 @@ class gpt2_layer {
   }
 
   void forward(scope& s, tensor_view x, tensor_view y) const {
-    std::array<tensor_view, 12> saved{};
-    save(s, saved);
+    auto const saved = save_all<T>(s, slots, sizes_.saved);
     run_operators(s, sizes_.forward, [&](operators& op) {
       gpt2_block_forward<T>(
           shape_, x.as<T const>(), weights(s), dropout(s), pointers(saved), y.as<T>(), op);
@@ -133,17 +128,14 @@ class gpt2_layer {
   }
 
   void backward(scope& s, tensor_view x, tensor_view dy, tensor_view dx) const {
-    std::array<tensor_view, 4> t{};
-    for (std::size_t i = 0; i < t.size(); ++i) {
-      t[i] = s.scratch(protrain::block::dtype_of<T>, {sizes_.temporary[i].elements});
-    }
+    auto const t = scratch_all<T>(s, sizes_.temporary);
     run_operators(s, sizes_.backward, [&](operators& op) {
       gpt2_block_backward<T>(
           shape_,
           x.as<T const>(),
           weights(s),
           dropout(s),
-          pointers(saved(s)),
+          pointers(saved_all(s, slots)),
           dy.as<T const>(),
           dx.as<T>(),
           map<gpt2_block_parameters<T>>([&](auto w) { return s.gradient(w).template as<T>(); }),
@@ -169,22 +161,6 @@ class gpt2_layer {
                                                                "fc",
                                                                "gelu"};
 
-  void save(scope& s, std::array<tensor_view, 12>& out) const {
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      auto const& size = sizes_.saved[i];
-      out[i] = s.save(
-          slots[i],
-          size.kind == element_kind::value ? protrain::block::dtype_of<T> : protrain::dtype::f32,
-          {size.elements});
-    }
-  }
-  static std::array<tensor_view, 12> saved(scope const& s) {
-    std::array<tensor_view, 12> out{};
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      out[i] = s.saved(slots[i]);
-    }
-    return out;
-  }
   static gpt2_block_saved<T> pointers(std::array<tensor_view, 12> const& a) {
     auto const value = [&](std::size_t i) { return a[i].template as<T>(); };
     auto const sum = [&](std::size_t i) { return a[i].template as<float>(); };
@@ -260,13 +236,7 @@ class gpt2_head {
   }
 
   void forward(scope& s, tensor_view x, tensor_view) const {
-    std::array<tensor_view, 4> saved{};
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      saved[i] = s.save(slots[i],
-                        sizes_.saved[i].kind == element_kind::value ? protrain::block::dtype_of<T>
-                                                                    : protrain::dtype::f32,
-                        {sizes_.saved[i].elements});
-    }
+    auto const saved = save_all<T>(s, slots, sizes_.saved);
     auto const losses = s.scratch(protrain::dtype::f32, {s.samples()});
     run_operators(s, sizes_.forward, [&](operators& op) {
       gpt2_head_forward<T>(shape_,
@@ -283,10 +253,7 @@ class gpt2_head {
   }
 
   void backward(scope& s, tensor_view x, tensor_view, tensor_view dx) const {
-    std::array<tensor_view, 4> saved{};
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      saved[i] = s.saved(slots[i]);
-    }
+    auto const saved = saved_all(s, slots);
     auto const dln_f = s.scratch(protrain::dtype::f32, {sizes_.temporary.elements});
     run_operators(s, sizes_.backward, [&](operators& op) {
       gpt2_head_backward<T>(shape_,

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Kernels announce their operators one by one; here each becomes an operator scope of a block.
+// Between kernels and blocks: operators that kernels announce become operator scopes of a block, rows
+// of a size table become tensors.
 
-#include "examples/transformer/gpt2_block_types.hpp"
+#include "examples/transformer/tensor_sizes.hpp"
 #include "protrain/block/scope.hpp"
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -12,6 +16,9 @@
 namespace transformer {
 
 using protrain::scope;
+using protrain::tensor_view;
+
+inline length extent(std::uint64_t n) { return static_cast<length>(n); }
 
 /// Turns a kernel's `op(name, elements)` into operator scopes: each call ends the one before.
 class operators {
@@ -45,6 +52,43 @@ void run_operators(scope& s, std::span<operator_size const> sizes, Kernels&& ker
     }
   }
   s.run([&] { kernels(op); });
+}
+
+template <class T>
+protrain::dtype dtype_of(tensor_size const& size) {
+  return size.kind == element_kind::value ? protrain::block::dtype_of<T> : protrain::dtype::f32;
+}
+
+/// Takes the rows of a table of saved tensors, under the names in `slots`.
+template <class T, std::size_t N>
+std::array<tensor_view, N> save_all(scope& s,
+                                    std::array<protrain::block::slot, N> const& slots,
+                                    std::array<tensor_size, N> const& sizes) {
+  std::array<tensor_view, N> out{};
+  for (std::size_t i = 0; i < N; ++i) {
+    out[i] = s.save(slots[i], dtype_of<T>(sizes[i]), {sizes[i].elements});
+  }
+  return out;
+}
+
+template <std::size_t N>
+std::array<tensor_view, N> saved_all(scope const& s,
+                                     std::array<protrain::block::slot, N> const& slots) {
+  std::array<tensor_view, N> out{};
+  for (std::size_t i = 0; i < N; ++i) {
+    out[i] = s.saved(slots[i]);
+  }
+  return out;
+}
+
+/// Takes the rows of a table of temporaries.
+template <class T, std::size_t N>
+std::array<tensor_view, N> scratch_all(scope& s, std::array<tensor_size, N> const& sizes) {
+  std::array<tensor_view, N> out{};
+  for (std::size_t i = 0; i < N; ++i) {
+    out[i] = s.scratch(dtype_of<T>(sizes[i]), {sizes[i].elements});
+  }
+  return out;
 }
 
 }  // namespace transformer

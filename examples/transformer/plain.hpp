@@ -19,7 +19,6 @@
 #include <vector>
 
 namespace transformer {
-
 namespace pt = protrain;
 
 /// Trains a table of blocks on one rank, in fp32 or in bf16 with a split master.
@@ -61,14 +60,14 @@ class plain_trainer {
   pt::runtime::step_result step(pt::runtime::batch const& data,
                                 pt::runtime::step_options const& options) {
     std::vector<float> losses;
-    for (state& s : states_) {
-      s.seen = false;
-    }
     for (std::uint64_t m = 0; m < job_.accumulate; ++m) {
       blocks_.begin({.step = steps_,
                      .first_sample = m * job_.micro_batch,
                      .loss_scale = pt::runtime::loss_scale(data.targets())});
-      load_batch(data, m);
+      for (auto const& t : data.tensors()) {
+        pt::tensor_view const to = blocks_.batch(t.name);
+        std::memcpy(to.data, static_cast<std::byte const*>(t.data) + m * to.bytes(), to.bytes());
+      }
       blocks_.forward();
       losses.insert(losses.end(), blocks_.losses().begin(), blocks_.losses().end());
       for (std::size_t b = model_.blocks.size(); b-- > 0;) {
@@ -92,17 +91,10 @@ class plain_trainer {
     std::vector<std::int16_t> low;  // of the bf16 value; stays 0 where frozen
     std::vector<float> m;
     std::vector<float> v;
-    bool seen = false;
+    bool seen = false;  // in this step
   };
 
   bool bf16() const { return job_.type == pt::dtype::bf16; }
-
-  void load_batch(pt::runtime::batch const& data, std::uint64_t m) {
-    for (auto const& t : data.tensors()) {
-      pt::tensor_view const to = blocks_.batch(t.name);
-      std::memcpy(to.data, static_cast<std::byte const*>(t.data) + m * to.bytes(), to.bytes());
-    }
-  }
 
   /// Adds the contributions of block `b`: one for each parameter it uses.
   void collect(std::size_t b) {
@@ -134,6 +126,7 @@ class plain_trainer {
       auto const with = rule_.prepare(
           learning_rate, static_cast<std::int64_t>(steps_), model_.parameters[i].decay);
       std::size_t const n = model_.parameters[i].trainable ? s.m.size() : 0;
+      s.seen = false;
       float const* const g = s.gradient.data();
       if (bf16()) {
         auto* const high = value.as<pt::bfloat16>();

@@ -106,6 +106,30 @@ TEST_CASE("JSON: one object with what is promised; its string plans the same aga
   CHECK(bf16["job"]["state"] == "split_master");
 }
 
+TEST_CASE("LLaMA: the built-in one, and a file; a plan of one type is refused for another") {
+  json const tiny = json::parse(plan("--json --model tiny-llama").out);
+  CHECK(tiny["model"]["type"] == "llama");
+  CHECK(tiny["model"]["parameters"] == 65'824);
+  CHECK(tiny["model"]["blocks"] == 6);
+  scratch_folder const folder;
+  std::string const model = folder / "llama-3.2-1b.json";
+  write_file(model, R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 2048,
+      "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8,
+      "intermediate_size": 8192, "max_position_embeddings": 131072, "rope_theta": 500000.0,
+      "tie_word_embeddings": true, "head_dim": 64})");
+  json const o = json::parse(
+      plan("--json --machine h200x1 --sequence 1024 --gpu-memory 16GiB --model " + model).out);
+  CHECK(o["model"]["parameters"] == 1'235'814'400);
+  CHECK(o["predicted"]["gpu_peak_bytes"] <= 17'179'869'184);
+  std::string const file = folder / "plan.json";
+  write_file(file, tiny.dump());
+  answer const other = plan("--model tiny-gpt2 --plan " + file);
+  CHECK(other.code == 1);
+  CHECK(other.err.find("model.type is llama: is another job's, this one has gpt2") !=
+        std::string::npos);
+  CHECK(plan("--model tiny-llama --plan " + file).code == 0);
+}
+
 TEST_CASE("what doesn't fit: exit 2, the shortage as text and as JSON") {
   answer const text = plan("--gpu-memory 1kB");
   CHECK(text.code == 2);

@@ -98,7 +98,10 @@ TEST_CASE_FIXTURE(fixture, "help, with every flag") {
 
 TEST_CASE_FIXTURE(fixture, "every plan and the plain loop give the same bits") {
   for (std::string const job :
-       {"--steps 4", "--steps 3 --dtype bf16 --accumulate 3 --micro-batch 2 --clip 0.5"}) {
+       {"--steps 4",
+        "--steps 3 --dtype bf16 --accumulate 3 --micro-batch 2 --clip 0.5",
+        "--steps 3 --model tiny-llama",
+        "--steps 3 --model tiny-llama --dtype bf16 --accumulate 2 --clip 0.5 --dropout 0.1"}) {
     auto const plain = bits(job + " --plain");
     CHECK(plain.size() > 3);
     for (std::string const plan : {"",
@@ -107,7 +110,7 @@ TEST_CASE_FIXTURE(fixture, "every plan and the plain loop give the same bits") {
                                    "--plan offload_all",
                                    "--plan checkpoint_all",
                                    "--plan persist=1,swap=2,checkpoint=2",
-                                   "--plan persist=0:2:,buffer=9,checkpoint=1",
+                                   "--plan persist=1:,buffer=9,checkpoint=1",
                                    "--gpu-memory 700kB"}) {
       CAPTURE(plan);
       CHECK(bits(job + " " + plan) == plain);
@@ -121,18 +124,26 @@ TEST_CASE_FIXTURE(fixture, "seed, data, dropout and learning rate do change bits
     CAPTURE(other);
     CHECK(bits("--steps 2 " + other).back() != base.back());
   }
+  auto const llama = bits("--steps 2 --model tiny-llama");
+  CHECK(bits("--steps 2 --model tiny-llama --dropout 0") == llama);
+  CHECK(bits("--steps 2 --model tiny-llama --dropout 0.1").back() != llama.back());
 }
 
 TEST_CASE_FIXTURE(fixture, "the loss falls") {
   std::string const log = folder / "log.jsonl";
-  REQUIRE(run("--steps 40 --micro-batch 4 --lr 3e-3 --plan keep_all --log " + log).code == 0);
-  auto const lines = lines_of(log);
-  REQUIRE(lines.size() == 40);
-  double const first = json::parse(lines.front())["loss"];
-  double const last = json::parse(lines.back())["loss"];
-  CHECK(first > 5.3);  // about ln 256
-  CHECK(first < 5.8);
-  CHECK(last < first - 1);
+  for (std::string const model : {"tiny-gpt2", "tiny-llama"}) {
+    CAPTURE(model);
+    REQUIRE(run("--model " + model +
+                " --steps 40 --micro-batch 4 --lr 3e-3 --plan keep_all --log " + log)
+                .code == 0);
+    auto const lines = lines_of(log);
+    REQUIRE(lines.size() == 40);
+    double const first = json::parse(lines.front())["loss"];
+    double const last = json::parse(lines.back())["loss"];
+    CHECK(first > 5.3);  // about ln 256
+    CHECK(first < 5.8);
+    CHECK(last < first - 1);
+  }
 }
 
 TEST_CASE_FIXTURE(fixture, "memory: predicted to the byte, within the budget, by category") {
@@ -256,9 +267,12 @@ TEST_CASE_FIXTURE(fixture, "bad models: the file and the field are named") {
     CHECK(c.one_line());
     CHECK(c.complains(path + ": n_layer is " + value));
   }
+  command const& other = with("\"gpt2\"", "\"opt\"");
+  CHECK(other.code == 1);
+  CHECK(other.complains("model_type is \"opt\": must be one of gpt2, llama"));
   command const& llama = with("\"gpt2\"", "\"llama\"");
   CHECK(llama.code == 1);
-  CHECK(llama.complains("model_type is \"llama\": must be one of gpt2"));
+  CHECK(llama.complains(path + ": num_hidden_layers: is missing"));
   command const& letters = with("\"vocab_size\": 256", "\"vocab_size\": 255");
   CHECK(letters.code == 1);
   CHECK(letters.complains("needs at least 256"));
@@ -284,6 +298,7 @@ TEST_CASE_FIXTURE(fixture, "run facts beside the log, which reads as JSON and ho
   json const facts = json::parse(read_file(log + ".meta.json"));
   CHECK(facts["plan"] == c.line("plan        "));
   CHECK(facts["job"]["accumulate"] == 2);
+  CHECK(facts["model"]["config"]["model_type"] == "gpt2");
   CHECK(facts["text"]["bytes"] == sample_text().size());
   std::uint64_t n = 0;
   for (std::string const& line : lines_of(log)) {
