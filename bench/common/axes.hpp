@@ -21,6 +21,8 @@ namespace protrain::bench {
 inline constexpr std::array<std::int64_t, 3> gpu_gib{24, 80, 139};
 /// Sequences in a micro-batch.
 inline constexpr std::array<std::int64_t, 3> micro_batches{1, 8, 16};
+/// Elements of an optimizer step: a small tensor, and far beyond any cache.
+inline constexpr std::array<std::int64_t, 2> update_elements{1 << 18, 1 << 24};
 
 /// The 10B GPT-2 of the ProTrain paper: 48 blocks of hidden size 4096.
 inline model::gpt2_config gpt2_10b() {

@@ -11,6 +11,7 @@
 #include <protrain/optim/master.hpp>
 #include <protrain/optim/norm.hpp>
 #include <protrain/optim/scale.hpp>
+#include <protrain/optim/sgd.hpp>
 #include <protrain/optim/update.hpp>
 #include <protrain/optim/update_rule.hpp>
 #include <protrain/optim/vectors.hpp>
@@ -24,6 +25,7 @@
 #include <protrain/optim/master.hpp>
 #include <protrain/optim/norm.hpp>
 #include <protrain/optim/scale.hpp>
+#include <protrain/optim/sgd.hpp>
 #include <protrain/optim/update.hpp>
 #include <protrain/optim/update_rule.hpp>
 #include <protrain/optim/vectors.hpp>

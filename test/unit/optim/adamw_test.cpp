@@ -3,6 +3,7 @@
 
 #include "protrain/optim/adamw.hpp"
 
+#include "test/unit/optim/adamw_reference.hpp"
 #include "test/unit/optim/support.hpp"
 
 #include <doctest/doctest.h>
@@ -29,35 +30,12 @@ bool rounds_to(float x, double exact) {
   return std::abs(static_cast<double>(x) - exact) <= std::abs(exact) * u * (1 + 1e-6);
 }
 
-struct element {
-  float p;
-  float m;
-  float v;
-};
+using element = protrain_test::adamw_values;
 
-/// The rounding errors that the contract's operations allow, beside exact arithmetic in fp64.
 void check_element(adamw_step const& step, float s, float gradient, element const& before) {
   element after = before;
   adamw_element(step, s, gradient, after.p, after.m, after.v);
-
-  auto const wide = [](float x) { return static_cast<double>(x); };
-  double const g = wide(s) * wide(gradient);
-  double const m = wide(step.b1) * wide(before.m) + wide(step.one_minus_b1) * g;
-  double const v = wide(step.b2) * wide(before.v) + wide(step.one_minus_b2) * g * g;
-  // g and (1 - b1) g round, then the sum.
-  double const m_bound = 2.01 * u * std::abs(wide(step.one_minus_b1) * g) + u * std::abs(m);
-  REQUIRE(std::abs(wide(after.m) - m) <= m_bound + 0x1p-126);
-  // g twice, two products, then the sum.
-  double const v_bound = 4.01 * u * wide(step.one_minus_b2) * g * g + u * std::abs(v);
-  REQUIRE(std::abs(wide(after.v) - v) <= v_bound + 0x1p-126);
-
-  double const d = std::sqrt(v) * wide(step.r) + wide(step.eps);
-  double const move = wide(step.a) * m / d;
-  double const kept = wide(step.k) * wide(before.p);
-  // v carries at most 5 u (halved by the root), root, fma and quotient one each.
-  double const move_bound = 6.6 * u * std::abs(move) + wide(step.a) / d * m_bound;
-  double const p_bound = move_bound + u * std::abs(kept) + u * std::abs(kept - move);
-  REQUIRE(std::abs(wide(after.p) - (kept - move)) <= 1.01 * p_bound + 0x1p-149);
+  REQUIRE(protrain_test::is_step(step, s, gradient, before, after));
 }
 
 }  // namespace

@@ -5,16 +5,21 @@
 #include "protrain/optim/update.hpp"
 
 #include "protrain/optim/adamw.hpp"
+#include "protrain/optim/master.hpp"
+#include "test/unit/optim/adamw_reference.hpp"
 #include "test/unit/optim/support.hpp"
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace {
 
 using protrain::bfloat16;
+using protrain::float16;
 using protrain::merge_master;
 using protrain::split_master;
 using protrain::split_value;
@@ -56,6 +61,28 @@ state expected(
   return result;
 }
 
+/// Elements that are no step within fp64's reach.
+template <class T>
+std::uint64_t far_from_fp64(adamw_step const& step,
+                            float s,
+                            std::vector<T> const& g,
+                            state const& before,
+                            state const& after,
+                            std::size_t offset) {
+  std::uint64_t wrong = 0;
+  for (std::size_t i = 0; i < g.size(); ++i) {
+    std::size_t const at = offset + i;
+    wrong += protrain_test::is_step(step,
+                                    s,
+                                    protrain::widen(g[i]),
+                                    {before.p[at], before.m[at], before.v[at]},
+                                    {after.p[at], after.m[at], after.v[at]})
+                 ? 0U
+                 : 1U;
+  }
+  return wrong;
+}
+
 void check_equal(state const& got, state const& want) {
   CHECK(bits_of(got.p) == bits_of(want.p));
   CHECK(bits_of(got.m) == bits_of(want.m));
@@ -63,45 +90,46 @@ void check_equal(state const& got, state const& want) {
 }
 
 template <class T>
-void check_formats(std::vector<T> const& g, std::size_t offset) {
-  std::size_t const n = g.size();
-  std::size_t const all = offset + n + 1;
-  adamw_step const step = adamw{}.prepare(1e-3, 10, true);
-  float const s = 0.75F;
-  state const before = make_state(n, offset);
-  state const want = expected(step, s, g, before, offset);
-
-  state fp32 = before;
-  protrain::optim::update_fp32(
-      step, s, g.data(), fp32.p.data() + offset, fp32.m.data() + offset, fp32.v.data() + offset, n);
-  check_equal(fp32, want);
-
-  state split = before;
-  std::vector<bfloat16> hi(all);
-  std::vector<std::int16_t> lo(all, 0);
-  for (std::size_t i = 0; i < all; ++i) {
+void check_split(adamw_step const& step,
+                 float s,
+                 T const* g,
+                 std::size_t n,
+                 std::size_t offset,
+                 state split,
+                 state const& want) {
+  std::vector<bfloat16> hi(split.p.size());
+  std::vector<std::int16_t> lo(split.p.size(), 0);
+  for (std::size_t i = 0; i < hi.size(); ++i) {
     split_value const halves = split_master(split.p[i]);
     hi[i] = halves.hi;
     lo[i] = halves.lo;
   }
   protrain::optim::update_split(step,
                                 s,
-                                g.data(),
+                                g,
                                 hi.data() + offset,
                                 lo.data() + offset,
                                 split.m.data() + offset,
                                 split.v.data() + offset,
                                 n);
-  for (std::size_t i = 0; i < all; ++i) {
+  for (std::size_t i = 0; i < hi.size(); ++i) {
     split.p[i] = merge_master(hi[i], lo[i]);
   }
   check_equal(split, want);
+}
 
-  state separate = before;
-  std::vector<bfloat16> value(all, bfloat16{0x1234});
+template <class V, class T>
+void check_separate(adamw_step const& step,
+                    float s,
+                    T const* g,
+                    std::size_t n,
+                    std::size_t offset,
+                    state separate,
+                    state const& want) {
+  std::vector<V> value(separate.p.size(), V{0x1234});
   protrain::optim::update_separate(step,
                                    s,
-                                   g.data(),
+                                   g,
                                    separate.p.data() + offset,
                                    value.data() + offset,
                                    separate.m.data() + offset,
@@ -109,24 +137,112 @@ void check_formats(std::vector<T> const& g, std::size_t offset) {
                                    n);
   check_equal(separate, want);
   std::size_t wrong = 0;
-  for (std::size_t i = 0; i < all; ++i) {
+  for (std::size_t i = 0; i < value.size(); ++i) {
     bool const inside = i >= offset && i < offset + n;
-    wrong += value[i] != (inside ? hi[i] : bfloat16{0x1234}) ? 1U : 0U;
+    wrong += value[i] != (inside ? protrain::narrow<V>(want.p[i]) : V{0x1234}) ? 1U : 0U;
   }
   CHECK(wrong == 0);
 }
 
-}  // namespace
+/// Step `t` of `values`, in every format; the gradients start `shift` elements into their array.
+template <class T>
+void check_formats(std::vector<float> const& values,
+                   std::size_t offset,
+                   std::size_t shift,
+                   std::int64_t t) {
+  std::size_t const n = values.size();
+  std::vector<T> g;
+  for (float const x : values) {
+    g.push_back(protrain::narrow<T>(x));
+  }
+  std::vector<T> shifted(shift);
+  shifted.insert(shifted.end(), g.begin(), g.end());
+  adamw_step const step = adamw{}.prepare(1e-3, t, true);
+  float const s = 0.75F;
+  state const before = make_state(n, offset);
+  state const want = expected(step, s, g, before, offset);
+  CHECK(far_from_fp64(step, s, g, before, want, offset) == 0);
 
-TEST_CASE("all formats and dtypes give the element's bits at odd sizes and offsets") {
-  MESSAGE("seed " << seed);
-  for (std::size_t const n : {0U, 1U, 7U, 8U, 15U, 16U, 17U, 1000U}) {
-    for (std::size_t offset = 0; offset < 16; ++offset) {
-      std::vector<float> const g = spread_values(4, n, -20, 10);
-      check_formats(g, offset);
-      check_formats(protrain_test::rounded(g), offset);
+  state fp32 = before;
+  protrain::optim::update_fp32(step,
+                               s,
+                               shifted.data() + shift,
+                               fp32.p.data() + offset,
+                               fp32.m.data() + offset,
+                               fp32.v.data() + offset,
+                               n);
+  check_equal(fp32, want);
+  check_split(step, s, shifted.data() + shift, n, offset, before, want);
+  check_separate<bfloat16>(step, s, shifted.data() + shift, n, offset, before, want);
+  check_separate<float16>(step, s, shifted.data() + shift, n, offset, before, want);
+}
+
+void check_gradient_types(std::size_t n, std::size_t offset, std::int64_t t) {
+  CAPTURE(n);
+  CAPTURE(offset);
+  std::vector<float> const g = spread_values(4, n, -20, 10);
+  std::size_t const shift = (5 * offset + 3) % 16;
+  check_formats<float>(g, offset, shift, t);
+  check_formats<bfloat16>(g, offset, shift, t);
+  check_formats<float16>(g, offset, shift, t);
+}
+
+/// 2,000 steps of zero gradients after a first one, in any format: elements of m and v that are
+/// neither zero nor normal at some step.
+template <class M>
+std::uint64_t denormals_in(M const& masters, std::size_t n) {
+  std::vector<float> const first = spread_values(11, n, -70, 10);
+  std::vector<bfloat16> const none(n);
+  std::vector<float> m(n, 0.0F);
+  std::vector<float> v(n, 0.0F);
+  std::uint64_t found = 0;
+  for (std::int64_t t = 1; t <= 2000; ++t) {
+    adamw_step const step = adamw{}.prepare(1e-3, t, true);
+    if (t == 1) {
+      protrain::optim::update_range<adamw>(
+          step, 1.0F, first.data(), masters, {m.data(), v.data()}, n);
+    } else {
+      protrain::optim::update_range<adamw>(
+          step, 1.0F, none.data(), masters, {m.data(), v.data()}, n);
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      found += (m[i] != 0.0F && !std::isnormal(m[i])) || (v[i] != 0.0F && !std::isnormal(v[i]));
     }
   }
+  for (float const x : m) {
+    found += bits_of(x) != 0 ? 1U : 0U;
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("all formats and dtypes give the element's bits, and fp64's, at odd sizes and offsets") {
+  MESSAGE("seed " << seed);
+  for (std::int64_t const t : {1, 10, 100000}) {
+    for (std::size_t const n : {0U, 1U, 7U, 8U, 15U, 16U, 17U}) {
+      for (std::size_t offset = 0; offset < 16; ++offset) {
+        check_gradient_types(n, offset, t);
+      }
+    }
+  }
+}
+
+TEST_CASE("all formats and dtypes over a million and three elements") {
+  check_gradient_types(1000003, 1, 10);
+}
+
+TEST_CASE("zero gradients for 2,000 steps leave no denormal state in any format") {
+  constexpr std::size_t n = 67;
+  std::vector<float> master(n, 1.0F);
+  std::vector<bfloat16> value(n, bfloat16{0x3F80});
+  std::vector<float16> half(n, float16{0x3C00});
+  std::vector<std::int16_t> lo(n, 0);
+  namespace optim = protrain::optim;
+  CHECK(denormals_in(optim::whole_master{master.data()}, n) == 0);
+  CHECK(denormals_in(optim::split_halves{value.data(), lo.data()}, n) == 0);
+  CHECK(denormals_in(optim::master_beside<bfloat16>{master.data(), value.data()}, n) == 0);
+  CHECK(denormals_in(optim::master_beside<float16>{master.data(), half.data()}, n) == 0);
 }
 
 TEST_CASE("a million and three elements, in one call or cut anywhere") {
