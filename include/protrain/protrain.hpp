@@ -1,32 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Everything but files, reports and CUDA: planning, devices of the host, blocks, the engine.
+// Everything but files, reports and CUDA: planning (planning.hpp alone needs neither threads nor
+// exceptions), devices of the host, blocks, the engine.
 // No JSON, no iostream, no regex.
 
-#include "protrain/activation/assignment.hpp"
-#include "protrain/activation/strategy.hpp"
 #include "protrain/block/scope.hpp"
 #include "protrain/block/stack.hpp"
 #include "protrain/block/standalone.hpp"
-#include "protrain/chunk/eviction.hpp"
-#include "protrain/chunk/layout.hpp"
-#include "protrain/chunk/placement.hpp"
-#include "protrain/chunk/sizing.hpp"
 #include "protrain/comm/self.hpp"
 #include "protrain/comm/threads.hpp"
-#include "protrain/cost/lower_bound.hpp"
 #include "protrain/device/host/host_device.hpp"
 #include "protrain/device/serial/serial_device.hpp"
-#include "protrain/hw/presets.hpp"
-#include "protrain/link/bandwidth.hpp"
 #include "protrain/optim/adamw.hpp"
-#include "protrain/plan/explain.hpp"
-#include "protrain/plan/parse.hpp"
-#include "protrain/plan/search.hpp"
+#include "protrain/planning.hpp"
 #include "protrain/profile/dry_run.hpp"
 #include "protrain/runtime/engine.hpp"
-#include "protrain/schedule/compile.hpp"
-#include "protrain/schedule/memory.hpp"
-#include "protrain/schedule/verify.hpp"
-#include "protrain/sim/simulate.hpp"
-#include "protrain/update/state_format.hpp"

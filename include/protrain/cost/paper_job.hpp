@@ -26,7 +26,7 @@ struct paper_chunk {
   picoseconds forward{};          ///< T_comp_fwd: of the blocks that run when this chunk is there
   picoseconds backward{};         ///< T_comp_bwd, without recomputation
   paper_transfers alone{};        ///< at uncontended rates
-  paper_transfers beside_swap{};  ///< at the rates that the policy gives beside swapping
+  paper_transfers beside_swap{};  ///< at the rates beside swapping; never less
   picoseconds gpu_optimizer{};    ///< update on the device, if persistent
   picoseconds cpu_optimizer{};    ///< update on the host, if not
   bytes persistent{};             ///< M_persist: on the device for good

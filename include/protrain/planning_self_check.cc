@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+// Written by tools/self_checks: every header of this folder, twice.
+// clang-format off
+#include <protrain/planning.hpp>
+#include <protrain/planning.hpp>
