@@ -68,7 +68,7 @@ void add_operators(test::random_source& r, cost::paper_job& j, std::uint32_t blo
 }
 
 /// Any values that the equations accept, also such as no trace yields.
-cost::paper_job random_job(std::uint64_t seed) {
+cost::paper_job random_job(std::uint64_t seed, std::uint64_t chunks, std::uint64_t blocks) {
   test::random_source r(seed);
   cost::paper_job j{.buffer = {r.chance(10) ? 0 : r.between(1, 40)},
                     .forward_end = {2000},
@@ -77,12 +77,12 @@ cost::paper_job random_job(std::uint64_t seed) {
                     .drain = r.chance(50),
                     .micro_batches = r.chance(60) ? 1U : r.between32(2, 3),
                     .waits = r.chance(30)};
-  for (std::uint64_t n = r.between(1, 6), c = 0; c < n; ++c) {
+  for (std::uint64_t n = r.between(1, chunks), c = 0; c < n; ++c) {
     j.chunks.push_back(random_chunk(r));
   }
   std::uint32_t home = 0;
   auto const last = static_cast<std::uint32_t>(j.chunks.size() - 1);
-  for (std::uint64_t n = r.between(1, 8), b = 0; b < n; ++b) {
+  for (std::uint64_t n = r.between(1, blocks), b = 0; b < n; ++b) {
     home = std::min(last, home + r.between32(0, 2));
     cost::paper_block const block{
         .chunk = home,
@@ -164,7 +164,15 @@ TEST_CASE("the search finds what the equations say, for any quantities") {
   for (std::uint64_t seed = 0; seed < test::scaled(cases); ++seed) {
     CAPTURE(seed);
     test::random_source r(~seed);
-    check(random_job(seed), r);
+    check(random_job(seed, 6, 8), r);
+  }
+}
+
+TEST_CASE("the search finds what the equations say, for larger jobs") {
+  for (std::uint64_t seed = 0; seed < test::scaled(200); ++seed) {
+    CAPTURE(seed);
+    test::random_source r(~seed);
+    check(random_job(seed, 20, 24), r);
   }
 }
 
