@@ -6,6 +6,7 @@
 #include "protrain/block/standalone.hpp"
 #include "protrain/optim/accumulate.hpp"
 #include "protrain/optim/adamw.hpp"
+#include "protrain/optim/master.hpp"
 #include "protrain/optim/norm.hpp"
 #include "protrain/optim/scale.hpp"
 #include "protrain/optim/update.hpp"
@@ -15,19 +16,20 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace transformer {
 namespace pt = protrain;
 
-/// Trains a table of blocks on one rank, in fp32 or in bf16 with a split master.
+/// Trains a table of blocks on one rank, in any dtype and state format.
 class plain_trainer {
  public:
   plain_trainer(pt::block::table model, pt::model::job const& job, pt::optim::adamw rule = {})
       : model_(std::move(model)), job_(job), rule_(rule), blocks_(model_, job) {
     for (pt::model::parameter const& p : model_.parameters) {
-      states_.emplace_back(pt::model::elements(p));
+      states_.emplace_back(pt::model::elements(p), job.state);
     }
   }
 
@@ -37,23 +39,22 @@ class plain_trainer {
     for (std::size_t i = 0; i < states_.size(); ++i) {
       std::vector<float> values(states_[i].m.size());
       load(model_.parameters[i], std::span<float>(values));
-      pt::tensor_view const to = blocks_.value(pt::make_id<pt::parameter_id>(i));
-      for (std::size_t k = 0; k < values.size(); ++k) {
-        auto const halves = pt::split_master(values[k]);
-        states_[i].low[k] = model_.parameters[i].trainable ? halves.lo : std::int16_t{0};
-        bf16() ? void(to.as<pt::bfloat16>()[k] = halves.hi) : void(to.as<float>()[k] = values[k]);
-      }
+      with_masters(i, [&](auto const& masters) {
+        for (std::size_t k = 0; k < values.size(); ++k) {
+          masters.store(k, values[k]);
+        }
+      });
     }
   }
 
   /// The fp32 (master) values of one parameter.
-  std::vector<float> read(pt::parameter_id id) const {
+  std::vector<float> read(pt::parameter_id id) {
     std::vector<float> out(states_[id.index()].m.size());
-    pt::tensor_view const value = blocks_.value(id);
-    for (std::size_t k = 0; k < out.size(); ++k) {
-      out[k] = bf16() ? pt::merge_master(value.as<pt::bfloat16>()[k], states_[id.index()].low[k])
-                      : value.as<float>()[k];
-    }
+    with_masters(id.index(), [&](auto const& masters) {
+      for (std::size_t k = 0; k < out.size(); ++k) {
+        out[k] = masters.load(k);
+      }
+    });
     return out;
   }
 
@@ -63,7 +64,7 @@ class plain_trainer {
     for (std::uint64_t m = 0; m < job_.accumulate; ++m) {
       blocks_.begin({.step = steps_,
                      .first_sample = m * job_.micro_batch,
-                     .loss_scale = pt::runtime::loss_scale(data.targets())});
+                     .loss_scale = pt::runtime::loss_scale(data.targets(), job_.loss_scale)});
       for (auto const& t : data.tensors()) {
         pt::tensor_view const to = blocks_.batch(t.name);
         std::memcpy(to.data, static_cast<std::byte const*>(t.data) + m * to.bytes(), to.bytes());
@@ -86,15 +87,50 @@ class plain_trainer {
 
  private:
   struct state {
-    explicit state(std::size_t n) : gradient(n), low(n), m(n), v(n) {}
+    state(std::size_t n, pt::model::state_format format)
+        : gradient(n),
+          low(format == pt::model::state_format::split_master ? n : 0),
+          master(format == pt::model::state_format::separate_master ? n : 0),
+          m(n),
+          v(n) {}
     std::vector<float> gradient;    // fp32 sum of the contributions
-    std::vector<std::int16_t> low;  // of the bf16 value; stays 0 where frozen
+    std::vector<std::int16_t> low;  // of a bf16 value
+    std::vector<float> master;      // beside a bf16 or fp16 value
     std::vector<float> m;
     std::vector<float> v;
     bool seen = false;  // in this step
   };
 
-  bool bf16() const { return job_.type == pt::dtype::bf16; }
+  /// Calls f with a null pointer to the job's element type.
+  template <class F>
+  void with_type(F const& f) const {
+    job_.type == pt::dtype::bf16  ? f(static_cast<pt::bfloat16*>(nullptr))
+    : job_.type == pt::dtype::f16 ? f(static_cast<pt::float16*>(nullptr))
+                                  : f(static_cast<float*>(nullptr));
+  }
+
+  /// Calls f with the masters of parameter `i`; those of a frozen one are its values.
+  template <class F>
+  void with_masters(std::size_t i, F const& f) {
+    pt::tensor_view const value = blocks_.value(pt::make_id<pt::parameter_id>(i));
+    state& s = states_[i];
+    with_type([&]<class T>(T*) {
+      T* const values = value.as<T>();
+      if constexpr (std::is_same_v<T, float>) {
+        return f(pt::optim::whole_master{values});
+      } else {
+        if (!model_.parameters[i].trainable) {
+          return f(pt::optim::value_alone<T>{values});
+        }
+        if (!s.master.empty()) {
+          return f(pt::optim::master_beside<T>{s.master.data(), values});
+        }
+        if constexpr (std::is_same_v<T, pt::bfloat16>) {
+          f(pt::optim::split_halves{values, s.low.data()});
+        }
+      }
+    });
+  }
 
   /// Adds the contributions of block `b`: one for each parameter it uses.
   void collect(std::size_t b) {
@@ -108,7 +144,7 @@ class plain_trainer {
         to.seen = true;
       };
       if (from) {
-        bf16() ? add(from.as<pt::bfloat16>()) : add(from.as<float>());
+        with_type([&]<class T>(T*) { add(from.as<T>()); });
       }
     }
   }
@@ -118,24 +154,21 @@ class plain_trainer {
     for (state const& s : states_) {
       pt::optim::add_squares(squares, s.gradient.data(), s.seen ? s.m.size() : 0);
     }
-    float const norm = pt::optim::norm(squares);
-    float const scale = pt::optim::gradient_scale(1, norm, job_.clip);
+    float const inverse = 1 / job_.loss_scale;
+    float const stored = pt::optim::norm(squares);
+    float const scale = pt::optim::gradient_scale(inverse, stored, job_.clip);
     for (std::size_t i = 0; i < states_.size(); ++i) {
       state& s = states_[i];
-      auto const value = blocks_.value(pt::make_id<pt::parameter_id>(i));
       auto const with = rule_.prepare(
           learning_rate, static_cast<std::int64_t>(steps_), model_.parameters[i].decay);
       std::size_t const n = model_.parameters[i].trainable ? s.m.size() : 0;
       s.seen = false;
-      float const* const g = s.gradient.data();
-      if (bf16()) {
-        auto* const high = value.as<pt::bfloat16>();
-        pt::optim::update_split(with, scale, g, high, s.low.data(), s.m.data(), s.v.data(), n);
-      } else {
-        pt::optim::update_fp32(with, scale, g, value.as<float>(), s.m.data(), s.v.data(), n);
-      }
+      with_masters(i, [&](auto const& masters) {
+        pt::optim::update_range<pt::optim::adamw>(
+            with, scale, s.gradient.data(), masters, {s.m.data(), s.v.data()}, n);
+      });
     }
-    return norm;
+    return inverse * stored;
   }
 
   pt::block::table model_;

@@ -5,6 +5,7 @@
 
 #include "protrain/block/stack.hpp"
 #include "protrain/core/bfloat16.hpp"
+#include "protrain/core/float16.hpp"
 #include "protrain/core/philox.hpp"
 
 #include <cstdint>
@@ -24,8 +25,10 @@ namespace detail {
 
 inline float load(float x) noexcept { return x; }
 inline float load(bfloat16 x) noexcept { return to_float(x); }
+inline float load(float16 x) noexcept { return to_float(x); }
 inline void store(float& to, float x) noexcept { to = x; }
 inline void store(bfloat16& to, float x) noexcept { to = to_bfloat16(x); }
+inline void store(float16& to, float x) noexcept { to = to_float16(x); }
 
 /// y[r, o] = sum over i of x[r, i] w(o, i), ascending. `Weight` is called with (o, i).
 template <class T, class Weight>
@@ -340,7 +343,7 @@ class mlp_head {
   parameter_ref weight_{};
 };
 
-/// T = float for jobs of fp32, bfloat16 for jobs of bf16.
+/// T = float for jobs of fp32, bfloat16 for jobs of bf16, float16 for jobs of fp16.
 template <class T>
 auto make_mlp(mlp_config const& c) {
   return stack{mlp_input<T>(c), repeat(c.layers, mlp_layer<T>(c)), mlp_head<T>(c)};

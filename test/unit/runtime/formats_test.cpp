@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs whose fp32 master lies beside the value, in bf16 and fp16: wherever their state lives, they
+// have the bits of the plain loop.
+
+#include "protrain/comm/self.hpp"
+#include "protrain/core/dtype.hpp"
+#include "protrain/device/serial/serial_device.hpp"
+#include "protrain/model/job.hpp"
+#include "protrain/runtime/engine.hpp"
+#include "test/support/differential.hpp"
+#include "test/support/mlp.hpp"
+#include "test/unit/runtime/support.hpp"
+
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace protrain;
+
+model::job beside(dtype type, std::uint64_t accumulate, float clip) {
+  return {.micro_batch = 2,
+          .sequence = 3,
+          .accumulate = accumulate,
+          .type = type,
+          .state = model::state_format::separate_master,
+          .clip = clip,
+          .dropout = 0.1F};
+}
+
+test::subject mlp(model::job const& job) {
+  test::mlp_config const small{.layers = 2, .tied = true};
+  return job.type == dtype::f16
+             ? test::make_subject(test::make_mlp<float16>(small), job, test::uniform_values(0.4F))
+             : test::make_subject(test::make_mlp<bfloat16>(small), job, test::uniform_values(0.4F));
+}
+
+}  // namespace
+
+TEST_CASE("separate masters in bf16 and fp16 have the plain loop's bits under every placement") {
+  for (dtype const type : {dtype::bf16, dtype::f16}) {
+    for (std::uint64_t const accumulate : {1U, 3U}) {
+      for (float const clip : {0.0F, 0.05F}) {
+        test::subject const s = mlp(beside(type, accumulate, clip));
+        test::outcome const want = test::train_plain(s, 4);
+        CHECK(std::bit_cast<float>(want.losses[3]) < std::bit_cast<float>(want.losses[0]));
+        for (test::placement const& p : test::placements()) {
+          device::serial_device d({.order = device::run_policy::adversarial, .check_writes = true});
+          comm::self alone;
+          runtime::engine engine(d, alone, s.table, test::parts_of(s, p));
+          CHECK(test::difference(test::train(engine, s, 4), want) == "");
+        }
+      }
+    }
+  }
+}
