@@ -70,7 +70,7 @@ struct paper_filler {
   update::state_bytes const& sizes;
   rates const& alone;
   rates const& beside;
-  std::uint64_t local;  ///< ranks that share the host
+  std::uint64_t local = 1;  ///< ranks that share the host
   paper_job out{};
 
   constexpr std::uint64_t value_bytes(chunk::chunk const& c) const {

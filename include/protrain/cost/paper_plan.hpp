@@ -95,7 +95,7 @@ constexpr std::vector<window> swap_ins(paper_job const& j,
       now = now - j.blocks[b + 1].backward - (again ? j.blocks[b + 1].forward : picoseconds{});
     }
   }
-  std::reverse(out.begin(), out.end());
+  std::ranges::reverse(out);
   return out;
 }
 

@@ -43,7 +43,7 @@ class chunk_bound {
 
   constexpr void add(std::uint64_t room, picoseconds time) { steps_.push_back({room, time}); }
   constexpr void finish() {
-    std::sort(steps_.begin(), steps_.end(), [](step const& a, step const& b) {
+    std::ranges::sort(steps_, [](step const& a, step const& b) {
       return std::tie(a.room, a.time) < std::tie(b.room, b.time);
     });
     std::size_t kept = 0;
@@ -58,10 +58,7 @@ class chunk_bound {
   constexpr std::uint64_t least_room() const { return steps_.front().room; }
   /// `room` is at least the least.
   constexpr picoseconds within(std::uint64_t room) const {
-    auto const above =
-        std::upper_bound(steps_.begin(), steps_.end(), room, [](std::uint64_t r, step const& s) {
-          return r < s.room;
-        });
+    auto const above = std::ranges::upper_bound(steps_, room, {}, &step::room);
     return (above - 1)->time;
   }
 
@@ -85,7 +82,7 @@ class closed_form_searcher {
     for (std::uint32_t s = 0; s <= most; ++s) {
       list_assignments(s);
     }
-    std::sort(open_.begin(), open_.end(), [](assignment const& a, assignment const& b) {
+    std::ranges::sort(open_, [](assignment const& a, assignment const& b) {
       return std::tie(a.bound, a.swap, a.checkpoint) < std::tie(b.bound, b.swap, b.checkpoint);
     });
     for (assignment const& a : open_) {
@@ -126,11 +123,11 @@ class closed_form_searcher {
     }
   }
 
-  /// No assignment is faster than no assignment: nothing rebuilt, and no chunk slowed down by swapping.
+  /// Nothing is faster than to rebuild nothing, with no chunk slowed down by swapping.
   constexpr void bound_chunks() {
     cost::paper_plan p = cost::make_paper_plan(job_, {});
-    std::fill(p.swap_forward.begin(), p.swap_forward.end(), std::uint8_t{0});
-    std::fill(p.swap_backward.begin(), p.swap_backward.end(), std::uint8_t{0});
+    std::ranges::fill(p.swap_forward, std::uint8_t{0});
+    std::ranges::fill(p.swap_backward, std::uint8_t{0});
     base_.assign(std::move(p));
     for (std::uint32_t n = 0; n <= chunks(); ++n) {
       for (std::uint32_t b = job_.buffers[n].fewest; b <= job_.buffers[n].most; ++b) {
