@@ -94,8 +94,8 @@ constexpr bytes activation_peak(paper_job const& j, paper_plan const& p) {
   return activation_peak(j, p, current_memory_at_start(j, p));
 }
 
-/// M_persist * n_persist + M_buffer * n_buffer of (11). [I] Chunks differ, so that the first product
-/// is a sum; one slot serves all oversize chunks that move.
+/// M_persist * n_persist + M_buffer * n_buffer of (11). [I] Chunks differ, so that the first
+/// product is a sum; one slot serves all oversize chunks that move.
 constexpr bytes chunk_memory(paper_job const& j, paper_numbers const& n) {
   bytes sum = j.buffer * n.buffer;
   bytes slot{};
