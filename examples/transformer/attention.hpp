@@ -9,10 +9,10 @@
 namespace transformer {
 
 struct attention_shape {
-  length samples;
-  length tokens;
-  length channels;  // of all query heads, a multiple of heads
-  length heads;
+  length samples = 0;
+  length tokens = 0;
+  length channels = 0;  // of all query heads, a multiple of heads
+  length heads = 0;
   length key_heads = heads;  // divides heads; neighbouring query heads share one
 
   constexpr length head_channels() const { return channels / heads; }

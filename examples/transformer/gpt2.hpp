@@ -180,7 +180,7 @@ class gpt2_layer {
 
   /// An aggregate of one pointer per parameter, in declaration order.
   template <class Pointers, class F>
-  Pointers map(F&& f) const {
+  Pointers map(F const& f) const {
     auto const& w = weights_;
     return {f(w[0]),
             f(w[1]),

@@ -172,7 +172,7 @@ class llama_layer {
 
   /// An aggregate of one pointer per parameter, in declaration order.
   template <class Pointers, class F>
-  Pointers map(F&& f) const {
+  Pointers map(F const& f) const {
     auto const& w = weights_;
     return {f(w[0]), f(w[1]), f(w[2]), f(w[3]), f(w[4]), f(w[5]), f(w[6]), f(w[7]), f(w[8])};
   }

@@ -44,7 +44,7 @@ class operators {
 
 /// Runs `kernels(op)`; a dry run only takes the workspaces that it would.
 template <class Kernels>
-void run_operators(scope& s, std::span<operator_size const> sizes, Kernels&& kernels) {
+void run_operators(scope& s, std::span<operator_size const> sizes, Kernels const& kernels) {
   operators op(s);
   if (s.dry()) {
     for (operator_size const& each : sizes) {

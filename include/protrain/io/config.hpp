@@ -156,7 +156,7 @@ inline void read_llama_heads(json_field const& top, model::llama_config& c) {
   c.heads = heads.integer(1, limit::channels);
   auto const keys = top.find("num_key_value_heads");
   c.key_heads = keys ? keys->integer(1, limit::channels) : c.heads;
-  if (c.heads % c.key_heads != 0) {
+  if (keys && c.heads % c.key_heads != 0) {
     keys->fail("must divide num_attention_heads, which is " + std::to_string(c.heads));
   }
   auto const width = top.find("head_dim");
