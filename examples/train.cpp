@@ -135,16 +135,8 @@ int compare_memory(Engine const& engine) {
 
 template <class Device>
 int train_planned(setup& s, Device& device, protrain::plan::plan const& plan) {
-  auto program = plan.compile();
-  if (!program) {
-    throw protrain::runtime::engine_error(program.failure().what);
-  }
   protrain::comm::self comm;
-  protrain::runtime::engine engine(
-      device,
-      comm,
-      s.model.table,
-      protrain::runtime::plan_parts{s.planning.facts, plan.layout, std::move(program).value()});
+  protrain::runtime::engine engine(device, comm, s.model.table, protrain::runtime::parts_of(plan));
   engine.initialise(cli::initial_values(s.task.config, s.task.job.seed));
   auto const result = cli::run_steps(
       s.task.job, s.text, s.steps, s.log.get(), [&](protrain::runtime::batch const& data) {

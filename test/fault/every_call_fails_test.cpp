@@ -102,7 +102,8 @@ tally fail_every_call(test::subject const& s, test::placement const& p) {
     if (a.bits) {
       REQUIRE(test::difference(*a.bits, plain) == "");
     }
-    test::engine_run const fresh = test::train_on(d, s, parts.layout, parts.program, steps);
+    test::engine_run const fresh =
+        test::train_on(d, s, parts.layout, parts.programs.front(), steps);
     REQUIRE(test::difference(fresh.bits, plain) == "");
     REQUIRE(fresh.memory == "");
     REQUIRE(test::live(d) == 0);

@@ -211,7 +211,7 @@ engine_run train_on(Device& device,
                     schedule::program const& program,
                     std::uint64_t steps) {
   comm::self alone;
-  runtime::engine engine(device, alone, s.table, runtime::plan_parts{s.facts, layout, program});
+  runtime::engine engine(device, alone, s.table, runtime::plan_parts{s.facts, layout, {program}});
   engine_run out{.bits = train(engine, s, steps)};
   out.memory = memory_difference(engine);
   out.unused = engine.unused();

@@ -5,8 +5,8 @@
 #include "protrain/chunk/layout.hpp"
 #include "protrain/core/result.hpp"
 #include "protrain/cost/rates.hpp"
-#include "protrain/schedule/detail/spans.hpp"
 #include "protrain/schedule/program.hpp"
+#include "protrain/schedule/spans.hpp"
 #include "protrain/trace/trace.hpp"
 #include "protrain/update/state_format.hpp"
 #include "protrain/update/timing.hpp"
@@ -152,7 +152,7 @@ constexpr result<step> make_step(trace::trace const& t,
   out.loss_read = download_time(r, checked_mul(t.job.micro_batch, 4));
   out.norm_read = download_time(r, schedule::norm_cell_bytes);
   out.scalars = upload_time(r, schedule::scalars_bytes);
-  auto const spans = schedule::detail::make_spans(t, l);
+  auto const spans = schedule::make_spans(t, l);
   auto const count = detail::spans_per_chunk(spans, l.chunks.size());
   for (std::size_t c = 0; c < l.chunks.size(); ++c) {
     std::uint64_t const contributions = checked_mul(count[c], t.job.accumulate);

@@ -122,6 +122,11 @@ struct plan {
   constexpr result<schedule::program> compile(Eviction const& policy = {}) const {
     return schedule::compile(trace, layout, knobs, policy);
   }
+  /// All segments of the job, step first.
+  template <chunk::eviction_policy Eviction = chunk::execution_order>
+  constexpr result<std::vector<schedule::program>> segments(Eviction const& policy = {}) const {
+    return schedule::compile_segments(trace, layout, knobs, policy);
+  }
   /// The plan string.
   constexpr text string() const { return print(at); }
 };

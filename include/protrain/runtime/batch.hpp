@@ -52,6 +52,8 @@ struct step_result {
   float grad_norm_clipped = 0;
   std::uint64_t tokens = 0;
   double seconds = 0;
+  bool finite = true;    ///< the gradients
+  bool skipped = false;  ///< no parameter changed: the job skips steps that aren't finite
 };
 
 /// The cell that norm_finish writes.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Executes a program on a device. The engine owns nothing but addresses: memory is the device's,
+// Executes programs on a device. The engine owns nothing but addresses: memory is the device's,
 // decisions are the program's, arithmetic is optim's and the blocks'.
 
 #include "protrain/block/entry.hpp"
@@ -11,16 +11,19 @@
 #include "protrain/optim/adamw.hpp"
 #include "protrain/plan/plan.hpp"
 #include "protrain/runtime/batch.hpp"
-#include "protrain/runtime/detail/bindings.hpp"
 #include "protrain/runtime/detail/executor.hpp"
-#include "protrain/runtime/detail/leases.hpp"
+#include "protrain/runtime/detail/segments.hpp"
 #include "protrain/runtime/detail/setup.hpp"
+#include "protrain/runtime/detail/storage.hpp"
 #include "protrain/runtime/error.hpp"
-#include "protrain/runtime/kernels.hpp"
 #include "protrain/runtime/loss.hpp"
+#include "protrain/runtime/pending.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <span>
 #include <string>
 #include <utility>
@@ -28,12 +31,15 @@
 
 namespace protrain::inline v0::runtime {
 
-/// Trains one model by one plan. Device, communicator and the blocks behind `model` must outlive
-/// it. Not copyable, not movable; one thread calls it.
+/// Trains one model by one plan, as one rank of `comm`. Device, communicator and the blocks behind
+/// `model` must outlive it. Not copyable, not movable; one thread calls it. With several ranks,
+/// `step`, `evaluate`, `flush`, `read` and `visit` are collective: every rank makes the same calls
+/// in the same order.
 ///
-/// Errors: `engine_error` when plan, model or batch don't fit each other; what the device or a
-/// block throws otherwise. Before a step's first update a failure leaves the engine usable; after
-/// it, only destruction and `initialise` are left.
+/// Errors: `engine_error` when plan, model or batch don't fit each other; what the device, the
+/// communicator or a block throws otherwise. Before a step's first update a failure leaves the
+/// engine of a single rank usable; after it, and with several ranks, only destruction and
+/// `initialise` are left. A failure aborts the communicator, so that no rank waits for this one.
 template <device::device Device,
           comm::communicator Comm = comm::self,
           optim::update_rule Rule = optim::adamw>
@@ -43,26 +49,25 @@ class engine {
                 "most two");
 
  public:
-  /// Verifies the program, reserves the arenas and takes what is carried. Parameters are +0 until
+  using pending_step = pending<engine>;
+
+  /// Verifies the programs, reserves the arenas and takes what is carried. Parameters are +0 until
   /// `initialise`.
   engine(Device& device, Comm& comm, block::table model, plan_parts parts, Rule rule = {})
       : device_(device),
         comm_(comm),
         model_(std::move(model)),
-        parts_(detail::checked(std::move(parts), model_, comm.size())),
+        parts_(detail::checked(std::move(parts), model_, comm.rank(), comm.size())),
         rule_(std::move(rule)),
         bytes_(*update::bytes_of(parts_.facts.job)),
-        bind_((reserve(),
-               detail::bindings(
-                   program(), parts_.layout, model_, bytes_.value, bytes_.gradient, bases()))),
-        leases_(device, program()),
-        executor_(device, comm, model_, parts_, bind_),
-        events_(program().instructions.size()),
-        announced_(detail::announced(program())) {
-    detail::index_homes(homes_, program(), parts_.layout);
+        segments_(device),
+        storage_(device, comm, parts_),
+        executor_(device, comm, model_, parts_) {
+    reserve();
     device_.reset_usage();
-    leases_.take_carried();
-    clear_carried();
+    segments_.load(parts_.programs, parts_.layout, model_, bytes_, bases(), comm.rank());
+    storage_.clear(segments_.carried());
+    deferred_ = static_cast<std::uint32_t>(std::ranges::count(program().deferred, 1));
   }
   /// From a model and its plan; the stack must outlive the engine.
   template <class... Blocks>
@@ -74,78 +79,121 @@ class engine {
       : engine(device, comm, model.entries(p.trace.job), parts_of(p), std::move(rule)) {}
   engine(engine const&) = delete;
   engine& operator=(engine const&) = delete;
+  /// Waits for a step that is still running; its failure is lost with its results.
+  ~engine() {
+    try {
+      drop_running();
+    } catch (std::exception const& e) {
+      abandon(e.what());
+    } catch (...) {
+      abandon("of an unknown exception");
+    }
+  }
 
   /// Sets every parameter, one at a time: `load(parameter, values)` fills `values`, one fp32 per
-  /// element. Host memory: one chunk. State starts at +0 and the step count at 0.
+  /// element, the same on every rank. Host memory: one chunk. State starts at +0 and the step count
+  /// at 0; updates that were left over are dropped.
   template <class Load>
-  void initialise(Load&& load) {
-    for (std::size_t c = 0; c < parts_.layout.chunks.size(); ++c) {
-      chunk::chunk const& each = parts_.layout.chunks[c];
-      if (each.elements > 0) {
-        chunk_image image(each, homes_[c], bytes_);
-        std::vector<float> values;
-        for (chunk::placed_tensor const& t : each.tensors) {
-          values.assign(t.elements, 0.0F);
-          load(parameter(t.parameter), std::span<float>(values));
-          write_master(job().state, values.data(), t, image.arrays());
-        }
-        transfer(homes_[c], image, true);
-      }
-    }
+  void initialise(Load const& load) {
+    drop_running();
+    storage_.initialise(load);
     applied_ = 0;
     attempted_ = 0;
+    left_over_ = false;
     failed_ = false;
   }
 
-  /// The fp32 (master) values of one parameter.
+  /// The fp32 (master) values of one parameter, with every update. Host memory: the chunk's value
+  /// and state of every rank.
   std::vector<float> read(parameter_id id) {
-    chunk::location const& where = parts_.layout.where[id.index()];
-    chunk::chunk const& each = parts_.layout[where.owner];
     std::vector<float> out(model::elements(parameter(id)), 0.0F);
+    flush();
     if (!out.empty()) {
-      detail::homes const& home = homes_[where.owner.index()];
-      chunk_image image(each, home, bytes_);
-      transfer(home, image, false);
-      read_master(job().state, out.data(), {id, where.offset, out.size()}, image.arrays());
+      storage_.read(id, out);
     }
     return out;
   }
 
-  /// One optimizer step over all micro-batches of `data`. Waits for its end.
-  step_result step(batch const& data, step_options const& options) {
-    if (failed_) {
-      throw engine_error(
-          "the engine failed during an update: initialise it again or make a new one");
+  /// `see(parameter, values)` for every parameter in order, streamed: host memory as for `read`.
+  template <class See>
+  void visit(See const& see) {
+    for (std::size_t i = 0; i < parts_.facts.parameters.size(); ++i) {
+      auto const values = read(make_id<parameter_id>(i));
+      see(parts_.facts.parameters[i], std::span<float const>(values));
     }
-    double const start = device_.seconds();
-    prepare(data, options);
-    ++attempted_;
-    try {
-      issue();
-      device_.synchronize();
-    } catch (...) {
-      recover();
-      throw;
-    }
-    leases_.finish();
-    device_.reset_events();
-    ++applied_;
-    return answer(start);
   }
 
-  /// What the device counted since construction, and what the program says.
+  /// Starts one optimizer step over all micro-batches of `data`, which may be reused at once. Waits
+  /// for the step before, if that is still running.
+  pending_step step(batch const& data, step_options const& options) {
+    finish();
+    check_usable();
+    bool const resumes = left_over_;
+    try {
+      prepare(data, options);
+      start(resumes ? schedule::segment::resume : schedule::segment::step);
+    } catch (...) {
+      fail();
+    }
+    return {*this, attempted_};
+  }
+
+  /// Mean loss over the target tokens of `data`, in evaluation mode, with every update; parameters
+  /// and training are as if it had not been called. `data` holds one or more micro-batches. Waits.
+  float evaluate(batch const& data) {
+    flush();
+    if (segments_.find(schedule::segment::evaluate) == nullptr) {
+      throw engine_error("the plan has no program of an evaluation: compile all its segments");
+    }
+    try {
+      std::uint64_t const count = detail::micro_batches_in(data, model_);
+      std::uint64_t const weight = comm_.sum(data.targets());
+      std::vector<float> losses;
+      for (std::uint64_t m = 0; m < count; ++m) {
+        load_batch(data, m, 1, count);
+        executor_.begin_evaluation(attempted_, m);
+        start(schedule::segment::evaluate);
+        wait();
+        add_losses(losses, gathered(), 1, comm_.size(), job().micro_batch);
+      }
+      return mean_loss(losses, weight);
+    } catch (...) {
+      fail();
+    }
+  }
+
+  /// Carries out the updates that the last step left to the next one. Never changes a bit. Waits.
+  void flush() {
+    finish();
+    check_usable();
+    if (left_over_) {
+      try {
+        start(schedule::segment::flush);
+        wait();
+      } catch (...) {
+        fail();
+      }
+      left_over_ = false;
+    }
+  }
+
+  /// What the device counted since construction, and what the programs that ran so far say.
   device::usage measured(space s) const { return device_.usage_of(s); }
-  schedule::memory_report predicted(space s) const { return schedule::memory_of(program(), s); }
+  schedule::memory_report predicted(space s) const { return segments_.predicted(s); }
 
   /// Bytes that blocks were promised and left unused in their last passes: 0 for blocks whose trace
   /// is exact.
   std::uint64_t unused() const noexcept { return executor_.unused(); }
 
-  schedule::program const& program() const noexcept { return parts_.program; }
+  /// The program of a step.
+  schedule::program const& program() const noexcept { return parts_.programs.front(); }
   trace::trace const& facts() const noexcept { return parts_.facts; }
   block::table const& model() const noexcept { return model_; }
 
  private:
+  friend pending_step;
+  static constexpr std::size_t kept_results = 2;
+
   model::job const& job() const noexcept { return parts_.facts.job; }
   model::parameter const& parameter(parameter_id id) const {
     return parts_.facts.parameters[id.index()];
@@ -154,131 +202,172 @@ class engine {
 
   void reserve() {
     for (space const s : {space::device, space::host}) {
-      device_.reserve(s, schedule::memory_of(program(), s).peak);
-    }
-  }
-
-  // --- carried memory ----------------------------------------------------------------------------
-
-  /// Runs `work` on a queue and waits: set-up and reading, never during a step.
-  template <class F>
-  void run_now(queue_id q, device::touched const& range, F work) {
-    device::task const t{[](void* context, std::uint32_t, device::queue_ref queue) {
-                           (*static_cast<F*>(context))(queue);
-                         },
-                         &work,
-                         0};
-    device_.submit(q, std::span(&range, 1), t);
-    device_.synchronize();
-    device_.reset_events();
-  }
-
-  void clear_carried() {
-    for (schedule::allocation const& a : program().allocations) {
-      if (a.carried) {
-        std::byte* const at = device_.base(a.where) + a.offset;
-        queue_id const q = a.where == space::device ? queue_id::compute : queue_id::cpu;
-        run_now(q, {a.where, a.offset, a.bytes, true, false}, [&](device::queue_ref queue) {
-          device_.zero(queue, at, a.bytes);
-        });
+      std::uint64_t most = 0;
+      for (schedule::program const& p : parts_.programs) {
+        most = std::max(most, schedule::memory_of(p, s).peak);
       }
+      device_.reserve(s, most);
     }
   }
 
-  /// Copies a chunk's value and state between its home and an image on the heap.
-  void transfer(detail::homes const& home, chunk_image& image, bool to_home) {
-    transfer_one(home.value, image.value(), to_home);
-    transfer_one(home.state, image.state(), to_home);
-  }
-  void transfer_one(allocation_id home, std::span<std::byte> image, bool to_home) {
-    if (!home.valid()) {
-      return;
+  // --- a segment ---------------------------------------------------------------------------------
+
+  void check_usable() const {
+    if (failed_) {
+      throw engine_error(
+          "the engine failed during an update: initialise it again or make a new one");
     }
-    schedule::allocation const& a = program().allocations[home.index()];
-    std::byte* const at = device_.base(a.where) + a.offset;
-    queue_id const to = a.where == space::device ? queue_id::h2d : queue_id::cpu;
-    queue_id const from = a.where == space::device ? queue_id::d2h : queue_id::cpu;
-    run_now(to_home ? to : from,
-            {a.where, a.offset, a.bytes, to_home, !to_home},
-            [&](device::queue_ref queue) {
-              device_.copy(
-                  queue, to_home ? at : image.data(), to_home ? image.data() : at, image.size());
-            });
   }
 
-  // --- a step ------------------------------------------------------------------------------------
-
-  void prepare(batch const& data, step_options const& options) {
-    weight_ = comm_.sum(data.targets());
-    auto const t = static_cast<std::int64_t>(applied_ + 1);
-    executor_.begin_step({.with_decay = rule_.prepare(options.learning_rate, t, true),
-                          .without_decay = rule_.prepare(options.learning_rate, t, false),
-                          .loss_scale = loss_scale(weight_),
-                          .step = attempted_});
-    if (homes_.host_scalars.valid()) {
-      float const scale = 1.0F;
-      std::memcpy(cell(homes_.host_scalars), &scale, sizeof scale);
-    }
+  /// Copies micro-batches [first, first + count) of `of` into the host's batch.
+  void load_batch(batch const& data, std::uint64_t first, std::uint64_t count, std::uint64_t of) {
     for (std::size_t k = 0, offset = 0; k < model_.batch.size(); ++k) {
       std::uint64_t const one = model_.batch[k].facts.bytes();
-      void const* const from =
-          detail::tensor_of(data, model_.batch[k].name, one * job().accumulate);
-      for (std::uint64_t m = 0; m < job().accumulate; ++m) {
-        std::memcpy(cell(homes_.host_batch) + m * parts_.facts.batch.value + offset,
-                    static_cast<std::byte const*>(from) + m * one,
-                    one);
+      auto const* const from =
+          static_cast<std::byte const*>(detail::tensor_of(data, model_.batch[k].name, one * of));
+      for (std::uint64_t m = 0; m < count; ++m) {
+        std::memcpy(
+            storage_.cell(storage_.homes().host_batch) + m * parts_.facts.batch.value + offset,
+            from + (first + m) * one,
+            one);
       }
       offset += granules(one);
     }
   }
 
-  /// After a failure: what was submitted is waited for, so that nothing touches memory that is
-  /// handed out again; a retry of the step then has the same bits.
-  void recover() noexcept {
+  void prepare(batch const& data, step_options const& options) {
+    load_batch(data, 0, job().accumulate, job().accumulate);
+    weight_ = comm_.sum(data.targets());
+    auto const t = static_cast<std::int64_t>(applied_ + 1);
+    executor_.begin_step({.with_decay = rule_.prepare(options.learning_rate, t, true),
+                          .without_decay = rule_.prepare(options.learning_rate, t, false),
+                          .loss_scale = loss_scale(weight_, job().loss_scale),
+                          .step = attempted_});
+    if (storage_.homes().host_scalars.valid() && !needs_norm(job())) {
+      detail::update_scalars const scalars;
+      std::memcpy(storage_.cell(storage_.homes().host_scalars), &scalars, sizeof scalars);
+    }
+    ++attempted_;
+  }
+
+  void start(schedule::segment part) {
+    running_ = segments_.find(part);
+    start_ = device_.seconds();
+    segments_.count(*running_);
+    executor_.begin(*running_->program, running_->bind);
+    device::task task{&engine::run_task, this, 0};
+    schedule::program const& p = *running_->program;
+    for (std::uint32_t i = 0; i < p.instructions.size(); ++i) {
+      schedule::instruction const& at = p.instructions[i];
+      running_->memory.advance(i);
+      for (std::uint32_t const d : p.dependencies_of(at)) {
+        if (p.instructions[d].queue != at.queue) {
+          device_.wait(at.queue, running_->events[d]);
+        }
+      }
+      task.index = i;
+      device_.submit(at.queue, running_->bind.touched_by(i), task);
+      if (running_->waited_for[i] != 0) {
+        running_->events[i] = device_.record(at.queue);
+      }
+    }
+  }
+
+  /// Waits for the running segment's end.
+  void wait() {
+    device_.synchronize();
+    running_->memory.finish();
+    device_.reset_events();
+    running_ = nullptr;
+  }
+
+  /// The end of the running step, if there is one.
+  void finish() {
+    if (running_ == nullptr) {
+      return;
+    }
+    try {
+      wait();
+    } catch (...) {
+      fail();
+    }
+    step_result const r = answer();
+    results_[r.step % kept_results] = r;
+    applied_ += r.skipped ? 0 : 1;
+    left_over_ = deferred_ > 0;
+    executor_.leave_over();
+  }
+
+  step_result result_of(std::uint64_t step) {
+    if (step == attempted_) {
+      finish();
+    }
+    step_result const& r = results_[step % kept_results];
+    PROTRAIN_EXPECT(r.step == step, "a pending step is valid until the step after the next");
+    return r;
+  }
+
+  /// Inside a handler: cleans up after a segment that didn't get to its end, and throws on.
+  [[noreturn]] void fail() {
+    std::exception_ptr const what = std::current_exception();
+    try {
+      std::rethrow_exception(what);
+    } catch (std::exception const& e) {
+      abandon(e.what());
+    } catch (...) {
+      abandon("of an unknown exception");
+    }
+    std::rethrow_exception(what);
+  }
+
+  /// What was submitted is waited for, so that nothing touches memory that is handed out again; a
+  /// retry of the step then has the same bits.
+  void abandon(char const* why) noexcept {
+    comm_.abort(why);
     try {
       device_.synchronize();
     } catch (...) {  // NOLINT(bugprone-empty-catch): the first failure is the one that counts
     }
-    leases_.abandon();
     device_.reset_events();
-    failed_ = executor_.updating();
-    --attempted_;
+    if (running_ == nullptr) {
+      return;
+    }
+    running_->memory.abandon();
+    bool const untouched = executor_.left_started() == 0;
+    bool const carried_out = executor_.left_done() == deferred_;
+    failed_ = comm_.size() > 1 || executor_.own_updates() > 0 || (!untouched && !carried_out);
+    left_over_ = left_over_ && untouched;
+    attempted_ -= schedule::trains(running_->program->part) ? 1 : 0;
+    running_ = nullptr;
   }
 
-  std::byte* cell(allocation_id id) const {
-    return device_.base(space::host) + program().allocations[id.index()].offset;
-  }
-
-  void issue() {
-    device::task task{&engine::run_task, this, 0};
-    for (std::uint32_t i = 0; i < program().instructions.size(); ++i) {
-      schedule::instruction const& at = program().instructions[i];
-      leases_.advance(i);
-      for (std::uint32_t const d : program().dependencies_of(at)) {
-        if (program().instructions[d].queue != at.queue) {
-          device_.wait(at.queue, events_[d]);
-        }
-      }
-      task.index = i;
-      device_.submit(at.queue, bind_.touched_by(i), task);
-      if (announced_[i] != 0) {
-        events_[i] = device_.record(at.queue);
-      }
+  /// Before loading: whatever a step was about is of no interest any more.
+  void drop_running() {
+    if (running_ != nullptr) {
+      device_.synchronize();
+      running_->memory.finish();
+      device_.reset_events();
+      running_ = nullptr;
     }
   }
 
-  step_result answer(double start) {
+  float const* gathered() const {
+    return reinterpret_cast<float const*>(storage_.cell(storage_.homes().host_loss));
+  }
+
+  step_result answer() {
+    losses_.clear();
+    add_losses(losses_, gathered(), job().accumulate, comm_.size(), job().micro_batch);
     norm_report report;
-    std::memcpy(&report, cell(homes_.report), sizeof report);
-    std::span<float const> const losses(
-        reinterpret_cast<float const*>(cell(homes_.host_loss)),
-        static_cast<std::size_t>(job().micro_batch * job().accumulate));
+    std::memcpy(&report, storage_.cell(storage_.homes().report), sizeof report);
     return {.step = attempted_,
-            .loss = mean_loss(losses, weight_),
+            .loss = mean_loss(losses_, weight_),
             .grad_norm = report.norm,
             .grad_norm_clipped = report.norm * report.clip_factor,
             .tokens = model::tokens_per_step(job()),
-            .seconds = device_.seconds() - start};
+            .seconds = device_.seconds() - start_,
+            .finite = report.non_finite == 0,
+            .skipped = job().skip && report.non_finite != 0};
   }
 
   static void run_task(void* self, std::uint32_t index, device::queue_ref queue) {
@@ -291,16 +380,19 @@ class engine {
   plan_parts parts_;
   Rule rule_;
   update::state_bytes bytes_;
-  detail::bindings bind_;
-  detail::leases<Device> leases_;
-  detail::home_table homes_;
+  detail::segments<Device> segments_;
+  detail::storage<Device, Comm> storage_;
   detail::executor<Device, Comm, Rule> executor_;
-  std::vector<device::event> events_;
-  std::vector<std::uint8_t> announced_;
 
+  detail::loaded_segment<Device>* running_ = nullptr;
+  double start_ = 0;
+  std::array<step_result, kept_results> results_{};
+  std::vector<float> losses_{};  ///< of the last step, in global sample order
   std::uint64_t weight_ = 0;     ///< target tokens of the running step, over all ranks
-  std::uint64_t attempted_ = 0;  ///< steps that ran to their end, skipped ones too
-  std::uint64_t applied_ = 0;    ///< updates
+  std::uint64_t attempted_ = 0;  ///< steps that were started and didn't fail, skipped ones too
+  std::uint64_t applied_ = 0;    ///< of those, not skipped
+  bool left_over_ = false;       ///< updates wait for the next segment
+  std::uint32_t deferred_ = 0;   ///< chunks whose updates a step leaves over
   bool failed_ = false;
 };
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace protrain::inline v0::runtime {
 
@@ -18,6 +19,21 @@ inline float mean_loss(std::span<float const> per_sample, std::uint64_t weight) 
     sum += static_cast<double>(loss);
   }
   return weight == 0 ? 0.0F : static_cast<float>(sum / static_cast<double>(weight));
+}
+
+/// Appends per-sample losses in global sample order: micro-batches, ranks in each, samples of each.
+/// `gathered` holds every rank's, by micro-batch.
+inline void add_losses(std::vector<float>& out,
+                       float const* gathered,
+                       std::uint64_t micro_batches,
+                       std::uint64_t ranks,
+                       std::uint64_t samples) {
+  for (std::uint64_t m = 0; m < micro_batches; ++m) {
+    for (std::uint64_t r = 0; r < ranks; ++r) {
+      float const* const from = gathered + (r * micro_batches + m) * samples;
+      out.insert(out.end(), from, from + samples);
+    }
+  }
 }
 
 /// What a loss head multiplies its gradient by: the job's loss scale, a power of two, over the target

@@ -6,8 +6,11 @@
 #include "protrain/core/result.hpp"
 #include "protrain/schedule/detail/compiler.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <utility>
+#include <vector>
 
 namespace protrain::inline v0::schedule {
 
@@ -15,8 +18,8 @@ namespace detail {
 
 constexpr error check_knobs(trace::trace const& t, chunk::layout const& l, knobs const& k) {
   std::size_t const chunks = l.chunks.size();
-  if (t.job.world != 1) {
-    return {errc::not_allowed, "this version compiles programs for one rank", t.job.world};
+  if (t.job.world == 0 || t.job.world > std::numeric_limits<std::uint32_t>::max()) {
+    return {errc::invalid_argument, "a job needs a rank", t.job.world};
   }
   if (t.blocks.empty() || t.job.accumulate == 0 || t.job.micro_batch == 0) {
     return {errc::invalid_argument, "a job needs a block, a micro-batch and a sample", 0};
@@ -28,6 +31,9 @@ constexpr error check_knobs(trace::trace const& t, chunk::layout const& l, knobs
     return {errc::invalid_argument, "one strategy per block", t.blocks.size()};
   }
   for (std::size_t c = 0; c < chunks; ++c) {
+    if (l.chunks[c].elements % checked_mul(element_granule, t.job.world) != 0) {
+      return {errc::invalid_argument, "the layout is for another number of ranks", c};
+    }
     if ((k.persistent[c] != 0) != (k.sites[c] == update::site::gpu)) {
       return {errc::not_allowed, "a chunk is updated where it lives in this version", c};
     }
@@ -43,6 +49,9 @@ constexpr error check_knobs(trace::trace const& t, chunk::layout const& l, knobs
       return {errc::not_allowed, "a parameter of another dtype than the job's", i};
     }
   }
+  if (k.defer > 0 && k.time != update::timing::before_next_use) {
+    return {errc::not_allowed, "only updates before the next use can be deferred", k.defer};
+  }
   if (!update::allowed(k.time, t.job)) {
     return {errc::not_allowed, "the job needs the norm: updates wait for the end of backward", 0};
   }
@@ -54,14 +63,15 @@ constexpr error check_knobs(trace::trace const& t, chunk::layout const& l, knobs
 
 }  // namespace detail
 
-/// The program of one step. Fails with `not_allowed` or `out_of_range` where the knobs contradict
+/// The program of one segment, by default of a step. Fails with `not_allowed` or `out_of_range` where the knobs contradict
 /// the job or each other; `error::number` is the offending number. O(instructions x live
 /// allocations).
 template <chunk::eviction_policy Eviction = chunk::execution_order>
 constexpr result<program> compile(trace::trace const& t,
                                   chunk::layout const& l,
                                   knobs const& k,
-                                  Eviction const& policy = {}) {
+                                  Eviction const& policy = {},
+                                  segment part = segment::step) {
   if (error const wrong = detail::check_knobs(t, l, k); wrong.code != errc::none) {
     return wrong;
   }
@@ -69,7 +79,29 @@ constexpr result<program> compile(trace::trace const& t,
   if (!bytes) {
     return bytes.failure();
   }
-  return detail::compiler<Eviction>(t, l, k, *bytes, policy).run();
+  return detail::compiler<Eviction>(t, l, k, *bytes, policy, part).run();
+}
+
+/// All segments of a job: step, resume and flush where updates are deferred, evaluate.
+template <chunk::eviction_policy Eviction = chunk::execution_order>
+constexpr result<std::vector<program>> compile_segments(trace::trace const& t,
+                                                        chunk::layout const& l,
+                                                        knobs const& k,
+                                                        Eviction const& policy = {}) {
+  std::vector<program> out{};
+  for (segment const part : {segment::step, segment::resume, segment::flush, segment::evaluate}) {
+    bool const defers =
+        !out.empty() && std::ranges::find(out.front().deferred, 1) != out.front().deferred.end();
+    if (resumes(part) && !defers) {
+      continue;
+    }
+    auto one = compile(t, l, k, policy, part);
+    if (!one) {
+      return one.failure();
+    }
+    out.push_back(std::move(*one));
+  }
+  return out;
 }
 
 }  // namespace protrain::inline v0::schedule

@@ -22,6 +22,9 @@ struct knobs {
   std::uint32_t swap_ahead = 1;      ///< a swapped block starts to come back this many blocks early
   std::uint32_t gradient_slots = 2;  ///< gradient slots that may be in flight, at least 2
   update::timing time = update::timing::after_backward;
+  /// With before_next_use: chunks that the CPU updates at the start of the next step, first in
+  /// forward order.
+  std::uint32_t defer = 0;
   bool operator==(knobs const&) const = default;
 };
 

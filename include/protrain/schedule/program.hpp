@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// A program: one training step as a flat list of instructions on named queues, with explicit
-// dependencies and addresses. The same value is verified, simulated and executed.
+// A program: a segment of training as a flat list of instructions on named queues, with explicit
+// dependencies and addresses. The same value is verified, simulated and executed by every rank.
 
 #include "protrain/core/ids.hpp"
 #include "protrain/core/queue.hpp"
@@ -20,7 +20,7 @@ namespace protrain::inline v0::schedule {
 /// | batch_load     | h2d          | read batch (host), write batch (device)                     |
 /// | zero           | compute, cpu | write gradient, loss or norm                                |
 /// | upload         | h2d          | read value (host), write value (device)                     |
-/// | gather         | gather       | rw value (several ranks only)                               |
+/// | gather         | gather       | rw value: own shard to all of it (several ranks only)       |
 /// | forward        | compute      | read value.., [read batch], [read input], [write output],   |
 /// |                |              | [write saved], [write scratch], rw loss                     |
 /// | recompute      | compute      | as forward without loss; output is a temporary              |
@@ -29,16 +29,23 @@ namespace protrain::inline v0::schedule {
 /// |                |              | [read saved], rw gradient.., [write scratch]                |
 /// | swap_out       | d2h          | read saved (device), write saved (host)                     |
 /// | swap_in        | h2d          | read saved (host), write saved (device)                     |
-/// | reduce         | reduce       | rw gradient                                                 |
+/// | reduce         | reduce       | rw gradient, [write staging if there are several ranks]     |
 /// | offload        | d2h          | read gradient (device), write gradient or store (host)      |
 /// | accumulate     | compute, cpu | read gradient, rw store                                     |
 /// | norm_partial   | compute, cpu | read gradient or store, rw norm                             |
 /// | norm_read      | d2h          | read norm (device), write norm_copy (host)                  |
-/// | norm_finish    | cpu          | read norm (host), [read norm_copy], write report,           |
+/// | norm_exchange  | cpu          | read norm (host), [read norm_copy], write norms             |
+/// |                |              | (several ranks only)                                        |
+/// | norm_finish    | cpu          | read norm (host), [read norm_copy] or, with several ranks,  |
+/// |                |              | read norms; write report,                                   |
 /// |                |              | [write scalars (host) if the job needs the norm]            |
 /// | scalars_upload | h2d          | read scalars (host), write scalars (device)                 |
 /// | update         | compute, cpu | rw value, rw state, read gradient or store, read scalars    |
 /// | loss_read      | d2h          | read loss (device), write loss (host)                       |
+/// | loss_exchange  | cpu          | rw loss (host): own to all ranks' (several ranks only)      |
+///
+/// With several ranks an instruction works on its rank's shard where the data are sharded: values
+/// on the host, state, store, and a gradient once it is reduced.
 enum class opcode : std::uint8_t {
   batch_load,
   zero,
@@ -54,32 +61,21 @@ enum class opcode : std::uint8_t {
   accumulate,
   norm_partial,
   norm_read,
+  norm_exchange,
   norm_finish,
   scalars_upload,
   update,
   loss_read,
+  loss_exchange,
 };
-inline constexpr std::size_t opcode_count = 18;
+inline constexpr std::size_t opcode_count = 20;
 
 constexpr std::string_view name_of(opcode op) noexcept {
-  constexpr std::string_view names[opcode_count] = {"batch_load",
-                                                    "zero",
-                                                    "upload",
-                                                    "gather",
-                                                    "forward",
-                                                    "recompute",
-                                                    "backward",
-                                                    "swap_out",
-                                                    "swap_in",
-                                                    "reduce",
-                                                    "offload",
-                                                    "accumulate",
-                                                    "norm_partial",
-                                                    "norm_read",
-                                                    "norm_finish",
-                                                    "scalars_upload",
-                                                    "update",
-                                                    "loss_read"};
+  constexpr std::string_view names[opcode_count] = {
+      "batch_load",  "zero",           "upload",       "gather",    "forward",
+      "recompute",   "backward",       "swap_out",     "swap_in",   "reduce",
+      "offload",     "accumulate",     "norm_partial", "norm_read", "norm_exchange",
+      "norm_finish", "scalars_upload", "update",       "loss_read", "loss_exchange"};
   return names[static_cast<std::size_t>(op)];
 }
 
@@ -99,6 +95,8 @@ enum class role : std::uint8_t {
   loss,       ///< one fp32 per sample of the micro-batch
   norm,       ///< exact sum of squares
   norm_copy,  ///< the device's sum on the host
+  norms,      ///< the sums of all ranks, one cell each
+  staging,    ///< of an ordered reduction: as large as what it reduces
   scalars,    ///< what the update multiplies gradients by
   report,     ///< norm and clip factor, for the caller
 };
@@ -108,16 +106,20 @@ enum class access : std::uint8_t { read, write, read_write };
 constexpr bool reads(access a) noexcept { return a != access::write; }
 constexpr bool writes(access a) noexcept { return a != access::read; }
 
-/// A byte range of an allocation that an instruction touches.
+/// A byte range of an allocation that an instruction touches. Rank r's range starts at
+/// offset + r * stride: programs are the same on every rank.
 struct operand {
   role what = role::value;
   access mode = access::read;
   allocation_id allocation{};
-  std::uint64_t offset = 0;  ///< bytes from the allocation's start
+  std::uint64_t offset = 0;  ///< bytes from the allocation's start, on rank 0
   std::uint64_t bytes = 0;
-  chunk_id chunk{};  ///< of value, state, gradient and store
-  span_id span{};    ///< of gradient
+  std::uint64_t stride = 0;  ///< bytes from one rank's part to the next; 0: the same on every rank
+  chunk_id chunk{};          ///< of value, state, gradient and store
+  span_id span{};            ///< of gradient
   bool operator==(operand const&) const = default;
+
+  constexpr std::uint64_t offset_on(std::uint64_t rank) const { return offset + rank * stride; }
 };
 
 /// Memory that is live at instructions [begin, end). Ranges of allocations that are live at the
@@ -143,8 +145,10 @@ struct instruction {
   block_id block{};
   chunk_id chunk{};
   span_id span{};
-  std::uint32_t version = 0;  ///< updates applied to the values it reads; an update makes version+1
-  std::uint64_t amount = 0;   ///< bytes of a copy or fill; elements of norm, accumulate, update
+  /// Of the values it reads, where 1 is what this step's passes use: an update of 0 was left by the
+  /// step before, an update of 1 is this step's own.
+  std::uint32_t version = 0;
+  std::uint64_t amount = 0;  ///< bytes of a copy or fill; elements of norm, accumulate, update
   std::uint32_t first_operand = 0;
   std::uint32_t operand_count = 0;
   std::uint32_t first_dependency = 0;
@@ -170,9 +174,32 @@ struct gradient_span {
   bool operator==(gradient_span const&) const = default;
 };
 
+/// What a program is a program of. Carried memory lies at the same place in all segments of a job,
+/// so that they may follow each other: step, resume, resume, flush, evaluate, step, ...
+enum class segment : std::uint8_t {
+  step,      ///< no update is left over; leaves the updates of deferred chunks behind
+  resume,    ///< a step that first carries out what the one before left over
+  flush,     ///< only that
+  evaluate,  ///< forward passes and losses of one micro-batch; no update is left over
+};
+inline constexpr std::size_t segment_count = 4;
+
+constexpr std::string_view name_of(segment s) noexcept {
+  constexpr std::string_view names[segment_count] = {"step", "resume", "flush", "evaluate"};
+  return names[static_cast<std::size_t>(s)];
+}
+
+/// True where updates that were left over are carried out.
+constexpr bool resumes(segment s) noexcept { return s == segment::resume || s == segment::flush; }
+/// True where gradients are made.
+constexpr bool trains(segment s) noexcept { return s == segment::step || s == segment::resume; }
+
 struct program {
   std::uint64_t fingerprint = 0;  ///< of the trace it was compiled for
-  std::uint32_t micro_batches = 1;
+  segment part = segment::step;
+  std::uint32_t micro_batches = 1;  ///< that it runs
+  std::uint64_t ranks = 1;
+  std::vector<std::uint8_t> deferred{};  ///< by chunk: updated at the start of the next step
   std::vector<instruction> instructions{};
   std::vector<operand> operands{};
   std::vector<std::uint32_t> dependencies{};  ///< positions of earlier instructions

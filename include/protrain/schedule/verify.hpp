@@ -3,10 +3,12 @@
 // The proof that a program trains the job: no race, no memory handed out twice, every pass finds
 // its bytes, every gradient is counted once.
 
+#include "protrain/schedule/detail/verify_ends.hpp"
 #include "protrain/schedule/detail/verify_machine.hpp"
 #include "protrain/schedule/detail/verify_memory.hpp"
 #include "protrain/schedule/detail/verify_passes.hpp"
 #include "protrain/schedule/detail/verify_races.hpp"
+#include "protrain/schedule/detail/verify_segments.hpp"
 #include "protrain/schedule/detail/verify_spans.hpp"
 #include "protrain/schedule/detail/verify_states.hpp"
 #include "protrain/schedule/detail/verify_tables.hpp"
@@ -16,43 +18,12 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 namespace protrain::inline v0::schedule {
 
 namespace detail {
-
-/// What is there before a step: carried values and states, each chunk's once, together.
-constexpr verdict place_homes(machine& m) {
-  for (std::uint32_t a = 0; a < m.p.allocations.size(); ++a) {
-    allocation const& home = m.p.allocations[a];
-    bool const value = home.what == category::parameters;
-    if (!home.carried || (!value && home.what != category::optimizer)) {
-      continue;
-    }
-    chunk_id const c = home.chunk;
-    if (c.index() >= m.l.chunks.size() || m.l[c].elements == 0 ||
-        home.bytes != (value ? m.value_bytes(c) : m.state_bytes(c)) ||
-        (!value && !m.l[c].trainable) || (value ? m.values : m.states)[c.index()] != 0) {
-      return reject(rejection::malformed, "a wrong home of a chunk", home.begin, a);
-    }
-    (value ? m.values : m.states)[c.index()] = a + 1;
-    m.memory.set({.allocation = {a}, .bytes = home.bytes},
-                 {.what = value ? holds::value : holds::state, .of = c.value});
-  }
-  for (std::uint32_t c = 0; c < m.l.chunks.size(); ++c) {
-    bool const needed = m.l.chunks[c].elements > 0;
-    bool const fits =
-        !needed ||
-        (m.values[c] != 0 && (!m.l.chunks[c].trainable ||
-                              (m.states[c] != 0 && m.p.allocations[m.values[c] - 1].where ==
-                                                       m.p.allocations[m.states[c] - 1].where)));
-    if (!fits) {
-      return reject(rejection::malformed, "a chunk without a home", verdict::nowhere, c);
-    }
-  }
-  return {};
-}
 
 constexpr verdict run_one(machine& m, std::uint32_t at) {
   operands o(m, at);
@@ -67,7 +38,7 @@ constexpr verdict run_one(machine& m, std::uint32_t at) {
       run_upload(o);
       break;
     case opcode::gather:
-      o.fail(rejection::malformed, "a gather in a program of one rank");
+      run_gather(o);
       break;
     case opcode::forward:
       run_forward(o);
@@ -99,6 +70,9 @@ constexpr verdict run_one(machine& m, std::uint32_t at) {
     case opcode::norm_read:
       run_norm_read(o);
       break;
+    case opcode::norm_exchange:
+      run_norm_exchange(o);
+      break;
     case opcode::norm_finish:
       run_norm_finish(o);
       break;
@@ -111,79 +85,23 @@ constexpr verdict run_one(machine& m, std::uint32_t at) {
     case opcode::loss_read:
       run_loss_read(o);
       break;
+    case opcode::loss_exchange:
+      run_loss_exchange(o);
+      break;
   }
   return o.bad;
-}
-
-/// True when operand `at` - 1, which the caller reads, holds `want`.
-constexpr bool result_is(machine const& m, std::uint32_t at, content const& want) {
-  return at != 0 && m.memory.get(m.p.operands[at - 1]) == want;
-}
-
-/// Memory that the caller uses has no other use.
-constexpr verdict check_shared(machine const& m) {
-  constexpr std::array<role, 4> roles{role::batch, role::scalars, role::loss, role::report};
-  for (operand const& o : m.p.operands) {
-    for (std::size_t k = 0; k < roles.size(); ++k) {
-      if (m.shared[k] == o.allocation.value + 1 && o.what != roles[k]) {
-        return reject(rejection::malformed,
-                      "memory of the caller's has another use",
-                      verdict::nowhere,
-                      o.allocation.index());
-      }
-    }
-  }
-  return {};
-}
-
-/// After the last instruction: everything ran, every chunk is where it was, one version later if
-/// it trains, and the caller finds losses and report.
-constexpr verdict check_end(machine const& m) {
-  for (std::size_t b = 0; b < m.t.blocks.size(); ++b) {
-    if (m.forwards[b] != m.p.micro_batches || m.backwards[b] != m.p.micro_batches) {
-      return reject(rejection::missing_pass, "a block misses a pass", verdict::nowhere, b);
-    }
-  }
-  for (std::size_t c = 0; c < m.l.chunks.size(); ++c) {
-    if (m.l.chunks[c].elements == 0) {
-      continue;
-    }
-    std::uint32_t const version = m.l.chunks[c].trainable ? 1 : 0;
-    if (m.updates[c] != version) {
-      return reject(rejection::missing_update, "a chunk is not updated", verdict::nowhere, c);
-    }
-    for (std::uint32_t const home : {m.values[c], m.states[c]}) {
-      if (home == 0) {
-        continue;
-      }
-      allocation const& a = m.p.allocations[home - 1];
-      content const have = m.memory.get({.allocation = {home - 1}, .bytes = a.bytes});
-      if (have.count != version || have.of != c ||
-          have.what != (home == m.values[c] ? holds::value : holds::state)) {
-        return reject(rejection::wrong_version, "a chunk ends as another", a.end, home - 1);
-      }
-    }
-  }
-  auto const blocks = static_cast<std::uint32_t>(m.t.blocks.size());
-  for (std::uint32_t i = 0; i < m.p.micro_batches; ++i) {
-    if (!result_is(m, m.losses[i], {.what = holds::loss, .micro_batch = i, .count = blocks})) {
-      return reject(rejection::missing_result, "a loss is not read", verdict::nowhere, i);
-    }
-  }
-  return result_is(m, m.report, {.what = holds::report})
-             ? check_shared(m)
-             : reject(rejection::missing_result, "the norm is not reported");
 }
 
 constexpr verdict check_meaning(program const& p,
                                 trace::trace const& t,
                                 chunk::layout const& l,
-                                update::state_bytes bytes) {
+                                update::state_bytes bytes,
+                                std::uint64_t rank) {
   span_index spans = span_checker(p, t, l).run();
   if (!spans.valid) {
     return spans.valid;
   }
-  machine m(p, t, l, bytes, std::move(spans));
+  machine m(p, t, l, bytes, std::move(spans), rank);
   if (verdict const v = place_homes(m); !v) {
     return v;
   }
@@ -197,8 +115,8 @@ constexpr verdict check_meaning(program const& p,
 
 }  // namespace detail
 
-/// Proves that `p` is one training step of `t` with layout `l`, or says why not. Shares no code
-/// with compile. O(n log n) in instructions and operands; constant-evaluable.
+/// Proves that `p` is the segment of `t` with layout `l` that it says it is, or says why not. Shares
+/// no code with compile. O(n log n) in instructions and operands; constant-evaluable.
 ///
 /// The argument:
 /// 1. Every dependency points back, and queues run in program order, so program order is one of
@@ -218,21 +136,28 @@ constexpr verdict check_meaning(program const& p,
 ///    contribution and how far it got). Undefined bytes have no name, and no instruction accepts
 ///    them; a partial or misplaced write leaves undefined bytes. Operands have exactly the
 ///    documented roles, sizes, spaces and modes.
-/// 5. At the end each block ran forward and backward once per micro-batch, each trained chunk's
-///    value and state were updated once, from all of its contributions in the required order, and
-///    lie where the next step looks for them; frozen chunks are as before; the caller's batches,
-///    scalars, losses and report lie where it looks, in memory without another use. By induction
-///    over steps (a step ends by waiting for all queues) every step of a run is right.
+/// 5. At the end each block ran forward and, in a step, backward once per micro-batch. Each trained
+///    chunk's value and state were updated once, from all of its contributions in the required
+///    order, and lie where the next segment looks for them; where the update is left to the next
+///    step, the whole gradient and the scalars do. Frozen chunks are as before; the caller's
+///    batches, scalars, losses and report lie where it looks, in memory without another use.
 /// 6. Extents are within the budgets, in bytes, and what isn't carried was given back.
-/// What instructions do inside their operands is the device's and the block law's part.
-constexpr verdict verify(program const& p,
+/// 7. A segment starts from one of two states, nothing left over or everything deferred left over,
+///    and ends in one of them (see `segment`). It waits for all queues at its end, and segments
+///    that verify_segments accepts agree on what is deferred and where carried memory lies. By
+///    induction every run in which each segment starts where the one before ended is right.
+/// 8. A program is the same value on every rank, so all ranks issue the same collectives in the
+///    same order; operands with a stride are looked at as `rank` sees them.
+/// What instructions do inside their operands is the device's, the communicator's and the block
+/// law's part.
+constexpr verdict verify(program const& all_ranks,
                          trace::trace const& t,
                          chunk::layout const& l,
                          std::uint64_t device_budget = std::numeric_limits<std::uint64_t>::max(),
-                         std::uint64_t host_budget = std::numeric_limits<std::uint64_t>::max()) {
-  if (t.job.world != 1 || p.micro_batches == 0 || p.micro_batches != t.job.accumulate ||
-      p.fingerprint != trace::fingerprint(t)) {
-    return reject(rejection::malformed, "a program of another job");
+                         std::uint64_t host_budget = std::numeric_limits<std::uint64_t>::max(),
+                         std::uint64_t rank = 0) {
+  if (verdict const v = detail::check_head(all_ranks, t, l, rank); !v) {
+    return v;
   }
   auto const bytes = update::bytes_of(t.job);
   if (!bytes) {
@@ -244,17 +169,43 @@ constexpr verdict verify(program const& p,
   if (verdict const v = detail::check_layout(t, l); !v) {
     return v;
   }
-  if (verdict const v = detail::check_memory(p, device_budget, host_budget); !v) {
+  if (verdict const v = detail::check_memory(all_ranks, device_budget, host_budget); !v) {
     return v;
   }
-  if (verdict const v = detail::check_instructions(p); !v) {
+  if (verdict const v = detail::check_instructions(all_ranks); !v) {
     return v;
   }
+  program const p = detail::seen_by(all_ranks, rank);
   detail::clocks const order(p);
   if (verdict const v = detail::check_races(p, order); !v) {
     return v;
   }
-  return detail::check_meaning(p, t, l, *bytes);
+  return detail::check_meaning(p, t, l, *bytes, rank);
+}
+
+/// Proves that each of `all` is sound and that they may follow each other: they defer the same
+/// chunks, and carried memory lies at the same places. The first objection's segment is in
+/// `which`, if given.
+constexpr verdict verify_segments(
+    std::span<program const> all,
+    trace::trace const& t,
+    chunk::layout const& l,
+    std::uint64_t device_budget = std::numeric_limits<std::uint64_t>::max(),
+    std::uint64_t host_budget = std::numeric_limits<std::uint64_t>::max(),
+    std::uint64_t rank = 0,
+    segment* which = nullptr) {
+  for (program const& p : all) {
+    if (which != nullptr) {
+      *which = p.part;
+    }
+    if (verdict const v = verify(p, t, l, device_budget, host_budget, rank); !v) {
+      return v;
+    }
+    if (verdict const v = detail::check_same_carried(all.front(), p); !v) {
+      return v;
+    }
+  }
+  return {};
 }
 
 }  // namespace protrain::inline v0::schedule

@@ -61,6 +61,8 @@ constexpr picoseconds duration_of(schedule::program const& p,
       return cost::download_time(r, i.amount);
     case opcode::gather:
     case opcode::reduce:
+    case opcode::norm_exchange:
+    case opcode::loss_exchange:
       return cost::collective_time(r, t.job, i.amount);
     case opcode::zero:
     case opcode::accumulate:

@@ -13,15 +13,25 @@ namespace protrain::inline v0::update {
 enum class timing : std::uint8_t {
   during_backward,  ///< from the gradient's arrival to the end of the step
   after_backward,   ///< from the norm of all gradients to the end of the step
+  before_next_use,  ///< from the gradient's arrival, or the norm if the job needs it, to the
+                    ///< chunk's next use, which for deferred chunks is in the next step
 };
 
 constexpr std::string_view name_of(timing t) noexcept {
-  return t == timing::during_backward ? "during_backward" : "after_backward";
+  switch (t) {
+    case timing::during_backward:
+      return "during_backward";
+    case timing::after_backward:
+      return "after_backward";
+    case timing::before_next_use:
+      return "before_next_use";
+  }
+  return "unknown";
 }
 
 /// A job that needs the norm can't update before it is known.
 constexpr bool allowed(timing t, model::job const& j) noexcept {
-  return t == timing::after_backward || !needs_norm(j);
+  return t != timing::during_backward || !needs_norm(j);
 }
 
 struct timing_tag {};
@@ -42,6 +52,14 @@ struct during_backward {
   bool operator==(during_backward const&) const = default;
 };
 static_assert(timing_policy<during_backward>);
+
+/// Updates that the next step needs first are carried into it.
+struct before_next_use {
+  using policy_tag = timing_tag;
+  constexpr timing choose(model::job const&) const noexcept { return timing::before_next_use; }
+  bool operator==(before_next_use const&) const = default;
+};
+static_assert(timing_policy<before_next_use>);
 
 /// Every update waits for the end of backward.
 struct after_backward {

@@ -34,7 +34,7 @@ executed run(test::subject const& s,
   device::serial_device d(
       {.order = order, .seed = seed, .on_hazard = device::hazard_action::record});
   comm::self alone;
-  runtime::engine engine(d, alone, s.table, runtime::plan_parts{s.facts, l, sound});
+  runtime::engine engine(d, alone, s.table, runtime::plan_parts{s.facts, l, {sound}});
   test::exchange_dependencies(engine, mutant);
   executed out;
   out.bits = test::train(engine, s, 1);

@@ -56,12 +56,12 @@ TEST_CASE("from the third step on, steps allocate nothing") {
     comm::self alone;
     runtime::engine engine(d, alone, s.table, test::parts_of(s, p));
     engine.initialise(s.load);
-    engine.step(data[0].get(), {});
-    engine.step(data[1].get(), {});
+    (void)engine.step(data[0].get(), {}).get();
+    (void)engine.step(data[1].get(), {}).get();
     std::uint64_t const before = allocations;
     CHECK(before > 0);
     for (std::size_t step = 2; step < data.size(); ++step) {
-      engine.step(data[step].get(), {});
+      (void)engine.step(data[step].get(), {}).get();
     }
     std::uint64_t const after = allocations;
     CHECK(after == before);

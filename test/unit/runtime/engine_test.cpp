@@ -56,7 +56,7 @@ TEST_CASE("a step answers its number, its mean loss, its norm and its tokens") {
   runtime::engine engine(d, alone, s.table, test::parts_of(s, mixed));
   engine.initialise(s.load);
   for (std::uint64_t step = 1; step <= 3; ++step) {
-    auto const r = engine.step(constant_batch({1, 2, 3, 6}), {.learning_rate = 1e-3});
+    auto const r = engine.step(constant_batch({1, 2, 3, 6}), {.learning_rate = 1e-3}).get();
     CHECK(r.step == step);
     CHECK(r.loss == 3);
     CHECK(r.grad_norm == static_cast<float>(std::sqrt(144.0 * 1593)));
@@ -147,7 +147,7 @@ TEST_CASE("jobs of one micro-batch, without batch tensors, without clipping, all
         at.time = time;
         device::serial_device d({.order = device::run_policy::adversarial, .check_writes = true});
         auto const parts = test::parts_of(s, at);
-        test::engine_run const run = test::train_on(d, s, parts.layout, parts.program, 3);
+        test::engine_run const run = test::train_on(d, s, parts.layout, parts.programs.front(), 3);
         CHECK(test::difference(run.bits, test::train_plain(s, 3)) == "");
         CHECK(run.memory == "");
         CHECK((run.bits.norms[0] == 0) == frozen);
@@ -202,14 +202,15 @@ TEST_CASE("a plan for other ranks is refused") {
 TEST_CASE("a damaged program is refused with the instruction") {
   test::subject const s = test::four_tensors(test::job_of(dtype::f32, 2));
   auto const good = test::parts_of(s, mixed);
-  for (std::uint32_t const at : test::positions(good.program, [](schedule::instruction const& i) {
+  for (std::uint32_t const at :
+       test::positions(good.programs.front(), [](schedule::instruction const& i) {
          return i.op == schedule::opcode::update || i.op == schedule::opcode::accumulate;
        })) {
-    test::editable e(good.program);
+    test::editable e(good.programs.front());
     e.erase(at);
     runtime::plan_parts parts = good;
-    parts.program = e.program();
-    schedule::verdict const v = schedule::verify(parts.program, parts.facts, parts.layout);
+    parts.programs.front() = e.program();
+    schedule::verdict const v = schedule::verify(parts.programs.front(), parts.facts, parts.layout);
     REQUIRE_FALSE(v.ok);
     CHECK(contains(refused(s, parts), "instruction " + std::to_string(v.instruction)));
     CHECK(contains(refused(s, parts), v.what));
@@ -223,7 +224,7 @@ TEST_CASE("a batch that doesn't fit is refused, and the engine goes on") {
   runtime::engine engine(d, alone, s.table, test::parts_of(s, mixed));
   engine.initialise(s.load);
   auto const step = [&](runtime::batch const& b) {
-    return message_of([&] { engine.step(b, {.learning_rate = 1e-2}); });
+    return message_of([&] { (void)engine.step(b, {.learning_rate = 1e-2}).get(); });
   };
   std::vector<float> const data(1000);
   std::uint64_t const features = 2ULL * 2 * 3 * 6 * sizeof(float);
@@ -244,7 +245,7 @@ TEST_CASE("a host limit below the plan's need is refused: space, bytes asked, by
   test::subject const s = mlp(mlp_job(dtype::f32));
   auto const parts = test::parts_of(s, {.persistent = {0}});
   for (space const where : {space::device, space::host}) {
-    std::uint64_t const peak = schedule::memory_of(parts.program, where).peak;
+    std::uint64_t const peak = schedule::memory_of(parts.programs.front(), where).peak;
     device::serial_options options;
     options.limit[static_cast<std::size_t>(where)] = peak - 1;
     device::serial_device d(options);
@@ -291,7 +292,7 @@ TEST_CASE("a block that throws before any update leaves the engine usable, with 
         test::set_trap(counted, block, backward, meter);
         device::serial_device d;
         auto const parts = test::parts_of(counted, mixed);
-        test::train_on(d, counted, parts.layout, parts.program, 2);
+        test::train_on(d, counted, parts.layout, parts.programs.front(), 2);
       }
       test::trap trap;
       test::set_trap(s, block, backward, trap);
@@ -328,7 +329,7 @@ TEST_CASE("after an update a failure leaves initialise and destruction; the devi
   }
   CHECK(test::live(d) == 0);
   auto const parts = test::parts_of(good, early);
-  auto const run = test::train_on(d, good, parts.layout, parts.program, 3);
+  auto const run = test::train_on(d, good, parts.layout, parts.programs.front(), 3);
   CHECK(test::difference(run.bits, test::train_plain(good, 3)) == "");
 }
 
@@ -362,7 +363,7 @@ TEST_CASE("engines of different plans take turns on one device") {
   for (int round = 0; round < 2; ++round) {
     for (test::placement const& p : test::placements()) {
       auto const parts = test::parts_of(s, p);
-      auto const run = test::train_on(d, s, parts.layout, parts.program, 2);
+      auto const run = test::train_on(d, s, parts.layout, parts.programs.front(), 2);
       CHECK(test::difference(run.bits, plain) == "");
       CHECK(run.memory == "");
       CHECK(test::live(d) == 0);

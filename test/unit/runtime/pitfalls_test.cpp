@@ -35,7 +35,7 @@ gradients_seen gradients(test::subject const& s,
   comm::self alone;
   runtime::engine engine(d, alone, s.table, test::parts_of(s, p), test::descent{});
   engine.initialise(s.load);
-  gradients_seen out{.result = engine.step(constant_batch(g), {.learning_rate = 1})};
+  gradients_seen out{.result = engine.step(constant_batch(g), {.learning_rate = 1}).get()};
   for (std::size_t i = 0; i < s.table.parameters.size(); ++i) {
     out.gradients.push_back(engine.read(make_id<parameter_id>(i)));
     for (float& each : out.gradients.back()) {
@@ -168,7 +168,7 @@ TEST_CASE("frozen parameters get no state, no gradient store, and don't change")
   test::subject const s = make(1.0F, true);
   for (test::placement const& p : test::placements()) {
     runtime::plan_parts const parts = test::parts_of(s, p);
-    CHECK(bytes_of(parts.program, category::optimizer) == 10 * 1536);
+    CHECK(bytes_of(parts.programs.front(), category::optimizer) == 10 * 1536);
     device::serial_device d;
     comm::self alone;
     runtime::engine engine(d, alone, s.table, parts);
@@ -178,7 +178,7 @@ TEST_CASE("frozen parameters get no state, no gradient store, and don't change")
       before.push_back(engine.read(make_id<parameter_id>(i)));
     }
     for (int step = 0; step < 10; ++step) {
-      engine.step(constant_batch({0.25F}), {.learning_rate = 1e-2});
+      (void)engine.step(constant_batch({0.25F}), {.learning_rate = 1e-2}).get();
     }
     for (std::size_t i = 0; i < s.table.parameters.size(); ++i) {
       auto const after = engine.read(make_id<parameter_id>(i));
@@ -197,7 +197,7 @@ TEST_CASE("gradient stores are of trainable elements only, and only where the no
                                                  {{"big", {2048}, !frozen}},
                                                  {{"adapter", {1024}}},
                                                  {{"adapter2", {512}}});
-    return schedule::memory_of(test::plan(s, p).program, space::host)
+    return schedule::memory_of(test::plan(s, p).programs.front(), space::host)
         .maximum[static_cast<std::size_t>(category::gradients)];
   };
   CHECK(host_gradients(1, true, on_host) == 2 * 1536);
@@ -259,10 +259,11 @@ TEST_CASE("a gradient never shares its parameter's slot") {
     comm::self alone;
     runtime::engine engine(d, alone, s.table, test::parts_of(s, p));
     engine.initialise(s.load);
-    CHECK(engine.step(runtime::batch().targets(1), {}).grad_norm ==
+    CHECK(engine.step(runtime::batch().targets(1), {}).get().grad_norm ==
           static_cast<float>(std::sqrt(600.0) * 14));
-    CHECK(test::contains(test::message_of([&] { engine.step(runtime::batch().targets(1), {}); }),
-                         "a value changed"));
+    CHECK(test::contains(
+        test::message_of([&] { (void)engine.step(runtime::batch().targets(1), {}).get(); }),
+        "a value changed"));
   }
 }
 
@@ -285,7 +286,7 @@ test::outcome outcome_on(device::serial_device& d,
                          test::subject const& s,
                          runtime::plan_parts parts,
                          std::uint64_t steps) {
-  test::engine_run const run = test::train_on(d, s, parts.layout, parts.program, steps);
+  test::engine_run const run = test::train_on(d, s, parts.layout, parts.programs.front(), steps);
   CHECK(run.memory == "");
   return run.bits;
 }
@@ -428,7 +429,7 @@ TEST_CASE("pinned buffers are reserved once, and every step issues the same") {
   std::byte* const at = d.base(space::host);
   auto const calls_of_step = [&](std::uint64_t step) {
     std::uint64_t const before = inner.calls();
-    engine.step(test::step_data(s, step).get(), {});
+    (void)engine.step(test::step_data(s, step).get(), {}).get();
     return inner.calls() - before;
   };
   std::uint64_t const calls = calls_of_step(0);

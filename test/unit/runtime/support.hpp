@@ -164,6 +164,7 @@ struct placement {
   activation::counts counts{};
   update::timing time = update::timing::after_backward;
   std::uint64_t capacity = 128;
+  std::uint32_t defer = 0;
 };
 
 inline std::vector<placement> placements() {
@@ -175,7 +176,7 @@ inline std::vector<placement> placements() {
 
 struct planned {
   chunk::layout layout{};
-  schedule::program program{};
+  std::vector<schedule::program> programs{};
 };
 
 inline planned plan(subject const& s, placement const& p) {
@@ -188,15 +189,16 @@ inline planned plan(subject const& s, placement const& p) {
   k.strategies = activation::interleaved{}.assign(activation::pins_of(s.facts), p.counts);
   k.buffers = schedule::fewest_buffers(out.layout, k.persistent);
   k.time = p.time;
-  auto program = schedule::compile(s.facts, out.layout, k);
-  REQUIRE(program.has_value());
-  out.program = *std::move(program);
+  k.defer = p.defer;
+  auto programs = schedule::compile_segments(s.facts, out.layout, k);
+  REQUIRE(programs.has_value());
+  out.programs = *std::move(programs);
   return out;
 }
 
 inline runtime::plan_parts parts_of(subject const& s, placement const& p) {
   planned made = plan(s, p);
-  return {s.facts, std::move(made.layout), std::move(made.program)};
+  return {s.facts, std::move(made.layout), std::move(made.programs)};
 }
 
 /// What a trapped block does instead of its work, in its `fail_at`-th pass of that direction.

@@ -62,7 +62,9 @@ TEST_CASE("knobs that contradict the job are refused with a reason") {
     errc code;
   };
   std::vector<fault> const faults{
-      {[](setup& s) { s.facts.job.world = 2; }, errc::not_allowed},
+      {[](setup& s) { s.facts.job.world = 7; }, errc::invalid_argument},
+      {[](setup& s) { s.facts.job.world = 0; }, errc::invalid_argument},
+      {[](setup& s) { s.knobs.defer = 1; }, errc::not_allowed},
       {[](setup& s) { s.facts.job.type = dtype::bf16; }, errc::not_allowed},
       {[](setup& s) { s.facts.job.accumulate = 0; }, errc::invalid_argument},
       {[](setup& s) { s.facts.job.micro_batch = 0; }, errc::invalid_argument},

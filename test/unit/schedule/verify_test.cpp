@@ -128,7 +128,7 @@ TEST_CASE("each rule, broken once") {
        [](fixture& f) { f.memory(opcode::offload, 0).begin = f.find(opcode::offload) + 1; }},
       {"a stale value",
        rejection::wrong_version,
-       [](fixture& f) { f.at(opcode::forward).version = 1; }},
+       [](fixture& f) { f.at(opcode::forward).version = 2; }},
       {"another chunk's value",
        rejection::not_resident,
        [](fixture& f) { f.operand(opcode::forward, 0).chunk = {1}; }},

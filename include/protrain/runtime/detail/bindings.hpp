@@ -8,6 +8,7 @@
 #include "protrain/chunk/layout.hpp"
 #include "protrain/device/device.hpp"
 #include "protrain/schedule/program.hpp"
+#include "protrain/update/state_format.hpp"
 
 #include <array>
 #include <cstddef>
@@ -33,32 +34,27 @@ struct pass_binding {
   float* losses = nullptr;
 };
 
-/// Addresses for one program on one pair of arenas.
+/// Addresses for one program on one rank's pair of arenas.
 class bindings {
  public:
   bindings() = default;
   bindings(schedule::program const& p,
            chunk::layout const& l,
            block::table const& model,
-           std::uint64_t value_bytes,
-           std::uint64_t gradient_bytes,
-           bases const& base)
-      : base_(base), pass_of_(p.instructions.size(), none) {
+           update::state_bytes const& bytes,
+           bases const& base,
+           std::uint64_t rank = 0)
+      : base_(base), rank_(rank), pass_of_(p.instructions.size(), none) {
     for (std::size_t i = 0; i < p.instructions.size(); ++i) {
       schedule::instruction const& at = p.instructions[i];
       first_touched_.push_back(touched_.size());
       for (schedule::operand const& o : p.operands_of(at)) {
-        schedule::allocation const& a = p.allocations[o.allocation.index()];
-        touched_.push_back({.where = a.where,
-                            .offset = a.offset + o.offset,
-                            .bytes = o.bytes,
-                            .write = schedule::writes(o.mode),
-                            .read = schedule::reads(o.mode)});
+        touch(p, at, o);
       }
       if (at.op == schedule::opcode::forward || at.op == schedule::opcode::recompute ||
           at.op == schedule::opcode::backward) {
         pass_of_[i] = passes_.size();
-        passes_.push_back(bind(p, at, l, model, value_bytes, gradient_bytes));
+        passes_.push_back(bind(p, at, l, model, bytes));
       }
     }
     first_touched_.push_back(touched_.size());
@@ -66,7 +62,7 @@ class bindings {
 
   std::byte* address(schedule::program const& p, schedule::operand const& o) const {
     schedule::allocation const& a = p.allocations[o.allocation.index()];
-    return base_[static_cast<std::size_t>(a.where)] + a.offset + o.offset;
+    return base_[static_cast<std::size_t>(a.where)] + a.offset + o.offset_on(rank_);
   }
   std::span<device::touched const> touched_by(std::size_t instruction) const {
     return std::span(touched_).subspan(
@@ -75,6 +71,30 @@ class bindings {
   pass_binding const& pass(std::size_t instruction) const { return passes_[pass_of_[instruction]]; }
 
  private:
+  /// What the operand's bytes are to the device. A gather reads this rank's part and writes the
+  /// others'.
+  void touch(schedule::program const& p,
+             schedule::instruction const& at,
+             schedule::operand const& o) {
+    schedule::allocation const& a = p.allocations[o.allocation.index()];
+    std::uint64_t const begin = a.offset + o.offset_on(rank_);
+    auto const add = [&](std::uint64_t from, std::uint64_t to, bool write, bool read) {
+      if (from < to) {
+        touched_.push_back(
+            {.where = a.where, .offset = from, .bytes = to - from, .write = write, .read = read});
+      }
+    };
+    if (at.op == schedule::opcode::gather || at.op == schedule::opcode::loss_exchange) {
+      std::uint64_t const share = o.bytes / p.ranks;
+      std::uint64_t const own = begin + rank_ * share;
+      add(begin, own, true, false);
+      add(own, own + share, false, true);
+      add(own + share, begin + o.bytes, true, false);
+    } else {
+      add(begin, begin + o.bytes, schedule::writes(o.mode), schedule::reads(o.mode));
+    }
+  }
+
   static constexpr std::size_t none = ~std::size_t{0};
 
   /// Addresses of the block's parameters inside the slot that `o` names.
@@ -103,8 +123,7 @@ class bindings {
                     schedule::instruction const& at,
                     chunk::layout const& l,
                     block::table const& model,
-                    std::uint64_t value_bytes,
-                    std::uint64_t gradient_bytes) const {
+                    update::state_bytes const& bytes) const {
     block::block_entry const& entry = model.blocks[at.block.index()];
     pass_binding out;
     out.values.assign(entry.parameters.size(), nullptr);
@@ -114,10 +133,10 @@ class bindings {
       std::byte* const data = address(p, o);
       switch (o.what) {
         case schedule::role::value:
-          bind_chunk(o, data, l, entry, value_bytes, out.values);
+          bind_chunk(o, data, l, entry, bytes.value, out.values);
           break;
         case schedule::role::gradient:
-          bind_chunk(o, data, l, entry, gradient_bytes, out.gradients);
+          bind_chunk(o, data, l, entry, bytes.gradient, out.gradients);
           break;
         case schedule::role::input:
           out.x = entry.input.at(data);
@@ -151,6 +170,7 @@ class bindings {
   }
 
   bases base_{};
+  std::uint64_t rank_ = 0;
   std::vector<device::touched> touched_{};
   std::vector<std::size_t> first_touched_{};
   std::vector<std::size_t> pass_of_{};

@@ -1,59 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Takes and returns a program's memory at the device, in program order, so that the device counts
-// for itself what is in use.
+// Takes and returns a segment's own memory at the device, in program order, so that the device
+// counts for itself what is in use.
 
 #include "protrain/device/device.hpp"
 #include "protrain/schedule/program.hpp"
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace protrain::inline v0::runtime::detail {
 
+/// Of what isn't carried.
 template <device::device Device>
 class leases {
  public:
-  leases(Device& d, schedule::program const& p) : device_(d), program_(p) {
+  leases(Device& d, schedule::program const& p) : device_(&d), program_(&p) {
     for (std::uint32_t i = 0; i < p.allocations.size(); ++i) {
-      (p.allocations[i].carried ? carried_ : begins_).push_back(i);
+      if (!p.allocations[i].carried) {
+        begins_.push_back(i);
+      }
     }
     ends_ = begins_;
     std::ranges::sort(
         ends_, {}, [&](std::uint32_t i) { return std::pair(p.allocations[i].end, i); });
   }
-  leases(leases const&) = delete;
-  leases& operator=(leases const&) = delete;
-  ~leases() {
-    abandon();
-    if (holds_) {
-      for (std::uint32_t const i : carried_) {
-        give(i);
-      }
-    }
-  }
-
-  void take_carried() {
-    for (std::uint32_t const i : carried_) {
-      take(i);
-    }
-    holds_ = true;
-    device_.settle();
-  }
 
   /// Before the instruction at `position`: returns what ended there, then takes what begins there.
   void advance(std::uint32_t position) {
-    while (ended_ < ends_.size() && program_.allocations[ends_[ended_]].end <= position) {
+    while (ended_ < ends_.size() && program_->allocations[ends_[ended_]].end <= position) {
       give(ends_[ended_++]);
     }
-    while (begun_ < begins_.size() && program_.allocations[begins_[begun_]].begin <= position) {
+    while (begun_ < begins_.size() && program_->allocations[begins_[begun_]].begin <= position) {
       take(begins_[begun_++]);
     }
-    device_.settle();
+    device_->settle();
   }
 
-  /// After the last instruction: everything that isn't carried goes back.
+  /// After the last instruction: everything goes back.
   void finish() {
     while (ended_ < ends_.size()) {
       give(ends_[ended_++]);
@@ -62,7 +48,7 @@ class leases {
     ended_ = 0;
   }
 
-  /// After a failure: returns what a broken-off step still holds.
+  /// After a failure: returns what a broken-off segment still holds.
   void abandon() noexcept {
     for (; ended_ < ends_.size(); ++ended_) {
       if (is_live(ends_[ended_])) {
@@ -78,22 +64,20 @@ class leases {
   bool is_live(std::uint32_t i) const noexcept { return begun_ > 0 && i <= begins_[begun_ - 1]; }
 
   void take(std::uint32_t i) {
-    schedule::allocation const& a = program_.allocations[i];
-    device_.lease(a.where, a.offset, a.bytes, a.what);
+    schedule::allocation const& a = program_->allocations[i];
+    device_->lease(a.where, a.offset, a.bytes, a.what);
   }
   void give(std::uint32_t i) {
-    schedule::allocation const& a = program_.allocations[i];
-    device_.release(a.where, a.offset, a.bytes, a.what);
+    schedule::allocation const& a = program_->allocations[i];
+    device_->release(a.where, a.offset, a.bytes, a.what);
   }
 
-  Device& device_;
-  schedule::program const& program_;
-  std::vector<std::uint32_t> carried_;
-  std::vector<std::uint32_t> begins_;
-  std::vector<std::uint32_t> ends_;
+  Device* device_;
+  schedule::program const* program_;
+  std::vector<std::uint32_t> begins_{};
+  std::vector<std::uint32_t> ends_{};
   std::size_t begun_ = 0;
   std::size_t ended_ = 0;
-  bool holds_ = false;
 };
 
 }  // namespace protrain::inline v0::runtime::detail

@@ -15,7 +15,9 @@
 #include "protrain/trace/trace.hpp"
 #include "protrain/update/state_format.hpp"
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -27,82 +29,19 @@ namespace protrain::inline v0::runtime {
 struct plan_parts {
   trace::trace facts;
   chunk::layout layout;
-  schedule::program program;
+  std::vector<schedule::program> programs;  ///< the segments, `step` first
 };
 
 /// The parts of a whole plan.
 inline plan_parts parts_of(plan::plan const& p) {
-  auto program = p.compile();
-  if (!program) {
-    throw engine_error(std::string("the plan doesn't compile: ") + program.failure().what);
+  auto programs = p.segments();
+  if (!programs) {
+    throw engine_error(std::string("the plan doesn't compile: ") + programs.failure().what);
   }
-  return {p.trace, p.layout, std::move(*program)};
+  return {p.trace, p.layout, std::move(*programs)};
 }
 
 namespace detail {
-
-/// Where a chunk lives between steps.
-struct homes {
-  allocation_id value{};
-  allocation_id state{};
-};
-
-/// Homes by chunk, and the host cells.
-struct home_table {
-  std::vector<homes> chunks{};
-  allocation_id host_scalars{};
-  allocation_id host_batch{};
-  allocation_id host_loss{};
-  allocation_id report{};
-
-  homes const& operator[](std::size_t c) const { return chunks[c]; }
-};
-
-inline void index_homes(home_table& out, schedule::program const& p, chunk::layout const& l) {
-  out.chunks.assign(l.chunks.size(), {});
-  for (std::size_t i = 0; i < p.allocations.size(); ++i) {
-    schedule::allocation const& a = p.allocations[i];
-    if (a.carried && a.chunk.valid() && a.what == category::parameters) {
-      out.chunks[a.chunk.index()].value = make_id<allocation_id>(i);
-    } else if (a.carried && a.chunk.valid() && a.what == category::optimizer) {
-      out.chunks[a.chunk.index()].state = make_id<allocation_id>(i);
-    }
-  }
-  for (schedule::operand const& o : p.operands) {
-    if (p.allocations[o.allocation.index()].where != space::host) {
-      continue;
-    }
-    switch (o.what) {
-      case schedule::role::scalars:
-        out.host_scalars = o.allocation;
-        break;
-      case schedule::role::batch:
-        out.host_batch = o.allocation;
-        break;
-      case schedule::role::loss:
-        out.host_loss = o.allocation;
-        break;
-      case schedule::role::report:
-        out.report = o.allocation;
-        break;
-      default:
-        break;
-    }
-  }
-}
-
-/// By instruction: whether another queue waits for it.
-inline std::vector<std::uint8_t> announced(schedule::program const& p) {
-  std::vector<std::uint8_t> out(p.instructions.size(), 0);
-  for (schedule::instruction const& i : p.instructions) {
-    for (std::uint32_t const d : p.dependencies_of(i)) {
-      if (p.instructions[d].queue != i.queue) {
-        out[d] = 1;
-      }
-    }
-  }
-  return out;
-}
 
 inline void check_parameters(trace::trace const& facts, block::table const& model) {
   if (facts.parameters.size() != model.parameters.size()) {
@@ -120,8 +59,33 @@ inline void check_parameters(trace::trace const& facts, block::table const& mode
   }
 }
 
-/// The parts, once they fit the model and the communicator, and the program is proven sound.
-inline plan_parts checked(plan_parts parts, block::table const& model, std::uint32_t ranks) {
+/// A step, and what continues and completes it where it leaves updates behind.
+inline void check_programs(plan_parts const& parts) {
+  auto const has = [&](schedule::segment part) {
+    return std::ranges::any_of(parts.programs, [&](auto const& p) { return p.part == part; });
+  };
+  if (parts.programs.empty() || parts.programs.front().part != schedule::segment::step) {
+    throw engine_error("the plan has no program of a step: compile its segments, step first");
+  }
+  for (schedule::program const& p : parts.programs) {
+    if (p.fingerprint != trace::fingerprint(parts.facts)) {
+      throw engine_error("the program was compiled for another job: compile it again");
+    }
+  }
+  bool const defers = std::ranges::find(parts.programs.front().deferred, 1) !=
+                      parts.programs.front().deferred.end();
+  if (defers && (!has(schedule::segment::resume) || !has(schedule::segment::flush))) {
+    throw engine_error(
+        "the plan defers updates but has no program that carries them out: compile "
+        "its segments resume and flush too");
+  }
+}
+
+/// The parts, once they fit the model and the communicator, and the programs are proven sound.
+inline plan_parts checked(plan_parts parts,
+                          block::table const& model,
+                          std::uint32_t rank,
+                          std::uint32_t ranks) {
   check_parameters(parts.facts, model);
   if (parts.facts.blocks.size() != model.blocks.size()) {
     throw engine_error("the plan is for " + std::to_string(parts.facts.blocks.size()) +
@@ -133,13 +97,15 @@ inline plan_parts checked(plan_parts parts, block::table const& model, std::uint
                        " ranks, the communicator has " + std::to_string(ranks) +
                        ": plan again for this world size");
   }
-  if (parts.program.fingerprint != trace::fingerprint(parts.facts)) {
-    throw engine_error("the program was compiled for another job: compile it again");
-  }
-  schedule::verdict const v = schedule::verify(parts.program, parts.facts, parts.layout);
+  check_programs(parts);
+  constexpr auto any = std::numeric_limits<std::uint64_t>::max();
+  schedule::segment part{};
+  schedule::verdict const v =
+      schedule::verify_segments(parts.programs, parts.facts, parts.layout, any, any, rank, &part);
   if (!v.ok) {
-    throw engine_error("the program is refused at instruction " + std::to_string(v.instruction) +
-                       ": " + v.what);
+    throw engine_error("the program of segment " + std::string(schedule::name_of(part)) +
+                       " is refused at instruction " + std::to_string(v.instruction) + ": " +
+                       v.what);
   }
   return parts;
 }
@@ -158,31 +124,23 @@ inline void const* tensor_of(batch const& data, std::string const& name, std::ui
   throw engine_error("the batch has no tensor " + name + ", which the model reads: add it");
 }
 
-}  // namespace detail
-
-/// A chunk's value and state on the heap, for loading and reading.
-class chunk_image {
- public:
-  chunk_image(chunk::chunk const& c, detail::homes const& home, update::state_bytes const& b)
-      : elements_(c.elements),
-        type_(b.type),
-        value_(c.elements * b.value),
-        state_(home.state.valid() ? c.elements * b.state : 0) {}
-
-  std::span<std::byte> value() noexcept { return value_; }
-  std::span<std::byte> state() noexcept { return state_; }
-  chunk_arrays arrays() noexcept {
-    return {.value = value_.data(),
-            .state = state_.empty() ? nullptr : state_.data(),
-            .value_type = type_,
-            .elements = elements_};
+/// Micro-batches that a batch of any number of them holds.
+inline std::uint64_t micro_batches_in(batch const& data, block::table const& model) {
+  for (block::batch_tensor const& wanted : model.batch) {
+    for (batch::tensor const& t : data.tensors()) {
+      std::uint64_t const one = wanted.facts.bytes();
+      if (t.name == wanted.name && one > 0) {
+        if (t.bytes == 0 || t.bytes % one != 0) {
+          throw engine_error("batch tensor " + t.name + " has " + std::to_string(t.bytes) +
+                             " bytes, no multiple of a micro-batch's " + std::to_string(one));
+        }
+        return t.bytes / one;
+      }
+    }
   }
+  return 1;
+}
 
- private:
-  std::uint64_t elements_;
-  dtype type_;
-  std::vector<std::byte> value_;
-  std::vector<std::byte> state_;
-};
+}  // namespace detail
 
 }  // namespace protrain::inline v0::runtime

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Walks a step in program order and emits its instructions: forward, backward, gradients.
+// Walks a segment in program order and emits its instructions: forward, backward, gradients.
 
+#include "protrain/schedule/detail/carried.hpp"
 #include "protrain/schedule/detail/residency.hpp"
-#include "protrain/schedule/detail/spans.hpp"
+#include "protrain/schedule/detail/state_rules.hpp"
 #include "protrain/schedule/detail/states.hpp"
 #include "protrain/schedule/knobs.hpp"
+#include "protrain/schedule/spans.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -19,21 +21,27 @@ class compiler {
                      chunk::layout const& l,
                      knobs const& k,
                      update::state_bytes const& b,
-                     Eviction const& policy)
-      : facts_(t),
+                     Eviction const& policy,
+                     segment part)
+      : emit_(header(t, l, part)),
+        facts_(t),
         layout_(l),
         knobs_(k),
-        stages_{static_cast<std::uint32_t>(t.blocks.size()),
-                static_cast<std::uint32_t>(t.job.accumulate)},
-        values_(emit_, l, stages_, k.persistent, b.value, policy),
-        states_(emit_, t, l, k, b, make_spans(t, l)),
+        part_(part),
+        stages_{.blocks = static_cast<std::uint32_t>(t.blocks.size()),
+                .micro_batches = emit_.out.micro_batches,
+                .backward_too = trains(part)},
+        rules_(t, l, k, b, emit_.out.spans),
+        values_(emit_, l, stages_, k.persistent, rules_, policy),
+        states_(emit_, t, l, k, rules_),
         output_(t.blocks.size(), allocation_id{}),
         output_gradient_(t.blocks.size(), allocation_id{}),
         saved_(t.blocks.size(), allocation_id{}),
         swapped_(t.blocks.size(), allocation_id{}) {
-    emit_.out.fingerprint = trace::fingerprint(t);
-    emit_.out.micro_batches = stages_.micro_batches;
-    states_.take_carried(values_);
+    emit_.out.deferred = rules_.all_deferred();
+    at_ = carried_memory(emit_, t, l, k, rules_).run(values_);
+    states_.set_homes(at_);
+    losses_.reserve(stages_.micro_batches);
     for (std::uint32_t m = 0; m < stages_.micro_batches; ++m) {
       losses_.push_back(emit_.take({.where = space::device,
                                     .what = category::batch,
@@ -43,7 +51,35 @@ class compiler {
   }
 
   constexpr program run() {
-    states_.begin_step();
+    if (resumes(part_)) {
+      states_.resume();
+    }
+    if (trains(part_)) {
+      states_.begin_step();
+    }
+    if (part_ != segment::flush) {
+      run_passes();
+    }
+    if (trains(part_)) {
+      states_.end_step();
+    }
+    return emit_.finish();
+  }
+
+ private:
+  static constexpr emitter header(trace::trace const& t, chunk::layout const& l, segment part) {
+    emitter out;
+    out.out.fingerprint = trace::fingerprint(t);
+    out.out.part = part;
+    out.out.micro_batches = trains(part) ? static_cast<std::uint32_t>(t.job.accumulate)
+                            : part == segment::evaluate ? 1
+                                                        : 0;
+    out.out.ranks = t.job.world;
+    out.out.spans = make_spans(t, l);
+    return out;
+  }
+
+  constexpr void run_passes() {
     for (allocation_id const loss : losses_) {
       std::uint32_t const m = emit_.out.allocations[loss.index()].micro_batch;
       emit_.begin({.op = opcode::zero, .micro_batch = m, .amount = size_of(loss)});
@@ -60,19 +96,18 @@ class compiler {
       read_loss(m);
       if (m + 1 < stages_.micro_batches) {
         load_batch(m + 1);
+      } else {
+        exchange_losses();
       }
-      for (std::uint32_t b = stages_.blocks; b-- > 0;) {
+      for (std::uint32_t b = stages_.blocks; b-- > 0 && trains(part_);) {
         backward(m, make_id<block_id>(b));
       }
       emit_.give(leaving_);
       emit_.give(batch_);
     }
     values_.leave();
-    states_.end_step();
-    return emit_.finish();
   }
 
- private:
   constexpr std::uint64_t size_of(allocation_id id) const {
     return emit_.out.allocations[id.index()].bytes;
   }
@@ -91,10 +126,8 @@ class compiler {
     std::uint64_t const size = facts_.batch.value;
     emit_.begin(
         {.op = opcode::batch_load, .queue = queue_id::h2d, .micro_batch = m, .amount = size});
-    emit_.use(role::batch,
-              access::read,
-              states_.host_batch(),
-              {.offset = checked_mul(size, m), .bytes = size});
+    emit_.use(
+        role::batch, access::read, at_.host_batch, {.offset = checked_mul(size, m), .bytes = size});
     emit_.use(role::batch, access::write, next_batch_);
     emit_.end();
   }
@@ -106,8 +139,22 @@ class compiler {
     emit_.use(role::loss, access::read, losses_[m]);
     emit_.use(role::loss,
               access::write,
-              states_.host_loss(),
-              {.offset = checked_mul(size, m), .bytes = size});
+              at_.host_loss,
+              {.offset = checked_mul(size, m),
+               .bytes = size,
+               .stride = rules_.ranks() > 1 ? checked_mul(size, stages_.micro_batches) : 0});
+    emit_.end();
+  }
+
+  /// Every rank finds the losses of all: its own part of `amount` bytes lies at its rank.
+  constexpr void exchange_losses() {
+    if (rules_.ranks() == 1) {
+      return;
+    }
+    std::uint64_t const own = checked_mul(size_of(losses_.front()), stages_.micro_batches);
+    emit_.begin({.op = opcode::loss_exchange, .queue = queue_id::cpu, .amount = own});
+    emit_.use(
+        role::loss, access::read_write, at_.host_loss, {.bytes = checked_mul(own, rules_.ranks())});
     emit_.end();
   }
 
@@ -121,7 +168,7 @@ class compiler {
     for (chunk_id const c : layout_.chunks_of[b.index()]) {
       allocation_id const at = values_.resident(c);
       if (at.valid()) {
-        emit_.use(role::value, access::read, at, {.bytes = states_.value_bytes(c), .chunk = c});
+        emit_.use(role::value, access::read, at, {.bytes = rules_.value_bytes(c), .chunk = c});
       }
     }
     emit_.use(role::batch, access::read, batch_);
@@ -136,7 +183,7 @@ class compiler {
     output_[b.index()] = take(category::boundaries, shape.output, b, m);
     saved_[b.index()] = take(category::activations, shape.saved, b, m);
     allocation_id scratch = take(category::scratch, shape.scratch_forward, b, m);
-    emit_.begin({.op = opcode::forward, .micro_batch = m, .block = b});
+    emit_.begin({.op = opcode::forward, .micro_batch = m, .block = b, .version = 1});
     use_inputs(b, true);
     emit_.use(role::output, access::write, output_[b.index()]);
     emit_.use(role::saved, access::write, saved_[b.index()]);
@@ -144,6 +191,13 @@ class compiler {
     emit_.use(role::loss, access::read_write, losses_[m]);
     emit_.end();
     emit_.give(scratch);
+    if (!trains(part_)) {
+      emit_.give(saved_[b.index()]);
+      if (b.value > 0) {
+        emit_.give(output_[b.index() - 1]);
+      }
+      return;
+    }
     if (strategy(b) == activation::strategy::checkpoint) {
       emit_.give(saved_[b.index()]);
     } else if (strategy(b) == activation::strategy::swap) {
@@ -199,7 +253,7 @@ class compiler {
     saved_[b.index()] = take(category::activations, shape.saved, b, m);
     allocation_id output = take(category::boundaries, shape.output, b, m);
     allocation_id scratch = take(category::scratch, shape.scratch_forward, b, m);
-    emit_.begin({.op = opcode::recompute, .micro_batch = m, .block = b});
+    emit_.begin({.op = opcode::recompute, .micro_batch = m, .block = b, .version = 1});
     use_inputs(b, true);
     emit_.use(role::output, access::write, output);
     emit_.use(role::saved, access::write, saved_[b.index()]);
@@ -228,7 +282,7 @@ class compiler {
       states_.open(m, s, b);
     }
     allocation_id scratch = take(category::scratch, shape.scratch_backward, b, m);
-    emit_.begin({.op = opcode::backward, .micro_batch = m, .block = b});
+    emit_.begin({.op = opcode::backward, .micro_batch = m, .block = b, .version = 1});
     use_inputs(b, shape.reads_input);
     emit_.use(role::output_gradient, access::read, output_gradient_[b.index()]);
     emit_.use(role::input_gradient, access::write, dx);
@@ -254,9 +308,12 @@ class compiler {
   trace::trace const& facts_;
   chunk::layout const& layout_;
   knobs const& knobs_;
+  segment part_;
   stages stages_;
+  state_rules rules_;
   residency<Eviction> values_;
   states states_;
+  carried at_{};
   std::vector<allocation_id> losses_;           ///< by micro-batch
   std::vector<allocation_id> output_;           ///< y by block, of the running micro-batch
   std::vector<allocation_id> output_gradient_;  ///< dy by block

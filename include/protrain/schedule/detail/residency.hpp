@@ -5,6 +5,7 @@
 #include "protrain/chunk/eviction.hpp"
 #include "protrain/chunk/layout.hpp"
 #include "protrain/schedule/detail/emitter.hpp"
+#include "protrain/schedule/detail/state_rules.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -12,21 +13,24 @@
 
 namespace protrain::inline v0::schedule::detail {
 
-/// The order in which a step runs blocks: forward then backward of each micro-batch. A recompute
-/// belongs to its block's backward stage.
+/// The order in which a segment runs blocks: forward then, where gradients are made, backward of
+/// each micro-batch. A recompute belongs to its block's backward stage.
 struct stages {
   std::uint32_t blocks = 0;
   std::uint32_t micro_batches = 1;
+  bool backward_too = true;
 
-  constexpr std::uint32_t count() const { return 2 * blocks * micro_batches; }
+  /// Stages of one micro-batch.
+  constexpr std::uint32_t round() const { return backward_too ? 2 * blocks : blocks; }
+  constexpr std::uint32_t count() const { return round() * micro_batches; }
   constexpr std::uint32_t forward(std::uint32_t m, std::uint32_t b) const {
-    return 2 * blocks * m + b;
+    return round() * m + b;
   }
   constexpr std::uint32_t backward(std::uint32_t m, std::uint32_t b) const {
-    return 2 * blocks * m + 2 * blocks - 1 - b;
+    return round() * m + 2 * blocks - 1 - b;
   }
   constexpr std::uint32_t block_at(std::uint32_t stage) const {
-    std::uint32_t const in = stage % (2 * blocks);
+    std::uint32_t const in = stage % round();
     return in < blocks ? in : 2 * blocks - 1 - in;
   }
 };
@@ -38,13 +42,13 @@ class residency {
                       chunk::layout const& l,
                       stages const& s,
                       std::vector<std::uint8_t> const& persistent,
-                      std::uint64_t value_bytes,
+                      state_rules const& rules,
                       Eviction const& policy)
       : emit_(to),
         layout_(l),
         stages_(s),
         persistent_(persistent),
-        value_bytes_(value_bytes),
+        rules_(rules),
         policy_(policy),
         host_(l.chunks.size(), allocation_id{}),
         device_(l.chunks.size(), allocation_id{}) {}
@@ -103,10 +107,11 @@ class residency {
 
   /// First stage after `stage` that uses the chunk.
   constexpr std::uint32_t next_use(chunk_id c, std::uint32_t stage) const {
-    std::uint32_t const round = 2 * stages_.blocks;
+    std::uint32_t const round = stages_.round();
     std::uint32_t best = chunk::never;
     for (block_id const b : layout_[c].blocks) {
-      for (std::uint32_t const at : {b.value, round - 1 - b.value}) {
+      std::uint32_t const back = stages_.backward_too ? round - 1 - b.value : b.value;
+      for (std::uint32_t const at : {b.value, back}) {
         std::uint32_t const base = stage / round * round + at;
         std::uint32_t const next = base > stage ? base : base + round;
         best = next < stages_.count() ? std::min(best, next) : best;
@@ -116,11 +121,24 @@ class residency {
   }
 
   constexpr void upload(chunk_id c, allocation_id into) {
-    std::uint64_t const size = layout_[c].elements * value_bytes_;
-    emit_.begin({.op = opcode::upload, .queue = queue_id::h2d, .chunk = c, .amount = size});
+    std::uint64_t const own = rules_.value_shard(c);
+    bool const several = rules_.ranks() > 1;
+    emit_.begin(
+        {.op = opcode::upload, .queue = queue_id::h2d, .chunk = c, .version = 1, .amount = own});
     emit_.use(role::value, access::read, host_[c.index()], {.chunk = c});
-    emit_.use(role::value, access::write, into, {.bytes = size, .chunk = c});
+    emit_.use(
+        role::value, access::write, into, {.bytes = own, .stride = several ? own : 0, .chunk = c});
     emit_.end();
+    if (several) {
+      std::uint64_t const all = rules_.value_bytes(c);
+      emit_.begin({.op = opcode::gather,
+                   .queue = queue_id::gather,
+                   .chunk = c,
+                   .version = 1,
+                   .amount = all});
+      emit_.use(role::value, access::read_write, into, {.bytes = all, .chunk = c});
+      emit_.end();
+    }
     device_[c.index()] = into;
   }
 
@@ -130,7 +148,7 @@ class residency {
         upload(c,
                emit_.take({.where = space::device,
                            .what = category::parameter_buffers,
-                           .bytes = layout_[c].elements * value_bytes_,
+                           .bytes = rules_.value_bytes(c),
                            .chunk = c}));
         oversize_.push_back(c);
       }
@@ -184,7 +202,7 @@ class residency {
   /// Regular chunks of all stages up to `cursor_` are resident; moves it on until a buffer is
   /// missing.
   constexpr void look_ahead(std::uint32_t stage) {
-    std::uint32_t const last = std::min(stages_.count() - 1, stage + 2 * stages_.blocks);
+    std::uint32_t const last = std::min(stages_.count() - 1, stage + stages_.round());
     for (std::uint32_t t = std::max(stage + 1, cursor_); t <= last; ++t) {
       for (chunk_id const c : needed(t)) {
         bool const missing = moves(c) && !layout_[c].oversize && !device_[c.index()].valid();
@@ -219,7 +237,7 @@ class residency {
   chunk::layout const& layout_;
   stages stages_;
   std::vector<std::uint8_t> const& persistent_;
-  std::uint64_t value_bytes_;
+  state_rules const& rules_;
   Eviction const& policy_;
   std::vector<slot> slots_;
   std::vector<chunk_id> oversize_;

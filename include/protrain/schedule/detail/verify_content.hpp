@@ -22,7 +22,9 @@ enum class holds : std::uint8_t {
   loss,               ///< losses of `micro_batch`, what its first `count` blocks added
   norm,               ///< squares of `count` chunks
   norm_copy,          ///< likewise, on its way from the device
-  scalars,            ///< of this step; with the norm's factor when `count` is 1
+  norms,              ///< likewise, of every rank
+  scalars,            ///< of this step, or of the one before when `micro_batch` is 1; with the
+                      ///< norm's factor when `count` is 1
   report,
 };
 

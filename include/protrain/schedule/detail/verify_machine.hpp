@@ -29,6 +29,7 @@ struct machine {
   chunk::layout const& l;
   update::state_bytes bytes;
   span_index spans;
+  std::uint64_t rank;
   contents memory;
   std::vector<std::uint32_t> forwards;    ///< by block: micro-batches done
   std::vector<std::uint32_t> backwards;   ///< by block: micro-batches done
@@ -37,6 +38,8 @@ struct machine {
   std::vector<std::uint32_t> losses;      ///< by micro-batch: 1 + operand that the caller reads
   std::vector<std::uint32_t> values;      ///< by chunk: 1 + allocation that is its home
   std::vector<std::uint32_t> states;      ///< by chunk: likewise
+  std::vector<std::uint32_t> stores;      ///< by chunk: likewise, 0 where there is none
+  std::uint32_t exchanged = 0;            ///< 1 + operand with the losses of all ranks
   std::uint32_t finishes = 0;             ///< norm_finish so far
   std::uint32_t report = 0;               ///< 1 + operand that the caller reads
   std::array<std::uint32_t, 4> shared{};  ///< by shared_place: 1 + allocation
@@ -45,12 +48,14 @@ struct machine {
                     trace::trace const& trace_,
                     chunk::layout const& layout_,
                     update::state_bytes bytes_,
-                    span_index spans_)
+                    span_index spans_,
+                    std::uint64_t rank_)
       : p(program_),
         t(trace_),
         l(layout_),
         bytes(bytes_),
         spans(std::move(spans_)),
+        rank(rank_),
         memory(p.allocations.size()),
         forwards(t.blocks.size(), 0),
         backwards(t.blocks.size(), 0),
@@ -58,19 +63,46 @@ struct machine {
         counted(l.chunks.size(), 0),
         losses(p.micro_batches, 0),
         values(l.chunks.size(), 0),
-        states(l.chunks.size(), 0) {}
+        states(l.chunks.size(), 0),
+        stores(l.chunks.size(), 0) {}
 
   constexpr bool trained(chunk_id c) const { return l[c].trainable && l[c].elements > 0; }
   constexpr std::uint64_t contributions(chunk_id c) const {
-    return std::uint64_t{spans.spans[c.index()]} * p.micro_batches;
+    return std::uint64_t{spans.spans[c.index()]} * t.job.accumulate;
   }
+  constexpr bool several() const { return p.ranks > 1; }
+  constexpr bool deferred(chunk_id c) const { return p.deferred[c.index()] != 0; }
+  /// Before and after the segment, where passes use version 1.
+  constexpr std::uint32_t first_version(chunk_id c) const {
+    return deferred(c) && resumes(p.part) ? 0 : 1;
+  }
+  constexpr std::uint32_t last_version(chunk_id c) const {
+    return trained(c) && trains(p.part) && !deferred(c) ? 2 : 1;
+  }
+
+  // Bytes of the whole chunk, and of the rank's shard.
+  constexpr std::uint64_t shard(chunk_id c) const { return l[c].elements / p.ranks; }
   constexpr std::uint64_t value_bytes(chunk_id c) const { return l[c].elements * bytes.value; }
-  constexpr std::uint64_t state_bytes(chunk_id c) const { return l[c].elements * bytes.state; }
+  constexpr std::uint64_t value_shard(chunk_id c) const { return shard(c) * bytes.value; }
+  constexpr std::uint64_t state_shard(chunk_id c) const { return shard(c) * bytes.state; }
   constexpr std::uint64_t gradient_bytes(chunk_id c) const {
     return l[c].elements * bytes.gradient;
   }
-  constexpr std::uint64_t store_bytes(chunk_id c) const {
-    return l[c].elements * (contributions(c) > 1 ? 4 : bytes.gradient);
+  constexpr std::uint64_t gradient_shard(chunk_id c) const { return shard(c) * bytes.gradient; }
+  constexpr std::uint64_t store_shard(chunk_id c) const {
+    return shard(c) * (contributions(c) > 1 ? 4 : bytes.gradient);
+  }
+
+  /// The rank's shard of an operand that is `ranks` shards, and all shards of one that is a shard.
+  constexpr operand shard_of(operand o) const {
+    o.bytes /= p.ranks;
+    o.offset += rank * o.bytes;
+    return o;
+  }
+  constexpr operand whole_of(operand o) const {
+    o.offset -= rank * o.bytes;
+    o.bytes *= p.ranks;
+    return o;
   }
   constexpr std::uint64_t loss_bytes() const { return 4 * t.job.micro_batch; }
 };

@@ -18,11 +18,10 @@ constexpr content saved_of(instruction const& i) {
   return {.what = holds::saved, .of = i.block.value, .micro_batch = i.micro_batch};
 }
 
-/// Values of every chunk of the block, at the version that the instruction names and that the
-/// step started with; batch tensors; x.
+/// Values of every chunk of the block, at this step's version; batch tensors; x.
 constexpr void pass_inputs(operands& o, bool reads_x) {
   machine& m = o.state();
-  o.require(o.i.version == 0, rejection::wrong_version, "a pass of an updated version");
+  o.require(o.i.version == 1, rejection::wrong_version, "a pass of another step's version");
   for (chunk_id const c : m.l.chunks_of[o.i.block.index()]) {
     if (m.l[c].elements == 0) {
       continue;
@@ -183,9 +182,56 @@ constexpr void run_loss_read(operands& o) {
                      .count = static_cast<std::uint32_t>(m.t.blocks.size())};
   o.read(role::loss, space::device, m.loss_bytes(), loss);
   o.write(role::loss, space::host, m.loss_bytes(), loss);
-  o.share(shared_place::losses, m.loss_bytes() * o.i.micro_batch);
+  o.share(shared_place::losses, m.loss_bytes() * (o.i.micro_batch + m.rank * m.p.micro_batches));
   m.losses[o.i.micro_batch] = o.taken() + 1;
   o.done(m.loss_bytes());
+}
+
+/// The losses of all micro-batches of every rank, where the caller looks.
+constexpr content all_losses(machine const& m) {
+  return {.what = holds::loss,
+          .micro_batch = m.p.micro_batches,
+          .count = static_cast<std::uint32_t>(m.t.blocks.size())};
+}
+
+constexpr void run_loss_exchange(operands& o) {
+  machine& m = o.state();
+  o.require(m.several(), rejection::malformed, "an exchange in a program of one rank");
+  std::uint64_t const own = m.loss_bytes() * m.p.micro_batches;
+  operand const* all = o.take(role::loss, access::read_write, space::host, own * m.p.ranks);
+  if (all == nullptr) {
+    return;
+  }
+  o.share(shared_place::losses, 0);
+  for (std::uint32_t k = 0; k < m.p.micro_batches; ++k) {
+    operand one = *all;
+    one.offset += m.rank * own + k * m.loss_bytes();
+    one.bytes = m.loss_bytes();
+    content want = all_losses(m);
+    want.micro_batch = k;
+    o.check(one, want, rejection::missing_result, rejection::missing_result);
+  }
+  m.memory.set(*all, all_losses(m));
+  m.exchanged = o.taken() + 1;
+  o.done(own);
+}
+
+/// Every rank's shard of a value, brought together: for use, or after an update.
+constexpr void run_gather(operands& o) {
+  machine& m = o.state();
+  o.require(m.several(), rejection::malformed, "a gather in a program of one rank");
+  if (!o.names_chunk()) {
+    return;
+  }
+  std::uint64_t const size = m.value_bytes(o.i.chunk);
+  operand const* v = o.take(role::value, access::read_write, space::device, size);
+  if (v == nullptr) {
+    return;
+  }
+  content const value = value_of(o.i.chunk, o.i.version);
+  o.check(m.shard_of(*v), value, rejection::not_resident, rejection::wrong_version);
+  m.memory.set(*v, value);
+  o.done(size);
 }
 
 constexpr void run_upload(operands& o) {
@@ -194,7 +240,7 @@ constexpr void run_upload(operands& o) {
     return;
   }
   content const value = value_of(o.i.chunk, o.i.version);
-  std::uint64_t const size = m.value_bytes(o.i.chunk);
+  std::uint64_t const size = m.value_shard(o.i.chunk);
   o.read(role::value, space::host, size, value, rejection::not_resident, rejection::wrong_version);
   o.write(role::value, space::device, size, value);
   o.done(size);

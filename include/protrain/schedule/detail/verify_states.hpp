@@ -55,24 +55,35 @@ constexpr void run_reduce(operands& o) {
   if (g == nullptr) {
     return;
   }
-  content const have = m.memory.get(*g);
+  content const have = m.memory.get(m.shard_of(*g));
   o.require(!have.same_thing(contribution_of(o, true)) || !have.reduced,
             rejection::double_reduce,
             "a contribution reduced twice");
   o.check(
       *g, contribution_of(o, false), rejection::wrong_contribution, rejection::wrong_contribution);
-  m.memory.set(*g, contribution_of(o, true));
+  if (m.several()) {
+    m.memory.set(*g, {});
+    o.write(role::staging, space::device, size, {});
+  }
+  m.memory.set(m.shard_of(*g), contribution_of(o, true));
   o.done(size);
 }
 
-/// Reads the contribution that the instruction names, which is complete and reduced.
+/// What a slot holds that was not reduced, seen from the rank's shard of it.
+constexpr content unreduced(machine const& m, operand const& shard, space where) {
+  bool const slot = where == space::device && shard.offset >= m.rank * shard.bytes;
+  return m.memory.get(slot ? m.whole_of(shard) : shard);
+}
+
+/// Reads the rank's shard of the contribution that the instruction names, which is complete and
+/// reduced.
 constexpr void read_contribution(operands& o, space where) {
   machine& m = o.state();
-  operand const* g = o.take(role::gradient, access::read, where, m.gradient_bytes(o.i.chunk));
+  operand const* g = o.take(role::gradient, access::read, where, m.gradient_shard(o.i.chunk));
   if (g == nullptr) {
     return;
   }
-  o.require(m.memory.get(*g) != contribution_of(o, false),
+  o.require(unreduced(m, *g, where) != contribution_of(o, false),
             rejection::missing_reduce,
             "a contribution that isn't reduced");
   o.check(
@@ -85,7 +96,7 @@ constexpr void run_offload(operands& o) {
   if (!o.names_contribution()) {
     return;
   }
-  std::uint64_t const size = m.gradient_bytes(o.i.chunk);
+  std::uint64_t const size = m.gradient_shard(o.i.chunk);
   read_contribution(o, space::device);
   if (o.next_is(role::store)) {
     o.require(m.contributions(o.i.chunk) == 1,
@@ -108,7 +119,7 @@ constexpr void run_accumulate(operands& o) {
   chunk_id const c = o.i.chunk;
   space const where = space_of(o.i.queue);
   read_contribution(o, where);
-  operand const* s = o.take(role::store, access::read_write, where, m.store_bytes(c));
+  operand const* s = o.take(role::store, access::read_write, where, m.store_shard(c));
   if (s == nullptr) {
     return;
   }
@@ -121,7 +132,7 @@ constexpr void run_accumulate(operands& o) {
   o.require(turn <= sum.count, rejection::missing_accumulate, "a contribution is left out");
   ++sum.count;
   m.memory.set(*s, sum);
-  o.done(m.l[c].elements);
+  o.done(m.shard(c));
 }
 
 /// The chunk's whole gradient: its store with all contributions, or the only contribution itself.
@@ -132,17 +143,18 @@ constexpr void read_total(operands& o, space where) {
   if (o.next_is(role::store)) {
     o.read(role::store,
            where,
-           m.store_bytes(c),
+           m.store_shard(c),
            {.what = holds::store, .of = c.value, .count = static_cast<std::uint32_t>(all)},
            rejection::missing_accumulate,
            rejection::missing_accumulate);
     return;
   }
-  operand const* g = o.take(role::gradient, access::read, where, m.gradient_bytes(c));
+  operand const* g = o.take(role::gradient, access::read, where, m.gradient_shard(c));
   if (g == nullptr) {
     return;
   }
-  content const have = m.memory.get(*g);
+  content have = m.memory.get(*g);
+  have = have.what == holds::nothing ? unreduced(m, *g, where) : have;
   o.require(have.what == holds::contribution && m.p.spans[have.of].chunk == c &&
                 have.count == m.p.spans[have.of].blocks.size(),
             rejection::wrong_contribution,
@@ -168,7 +180,7 @@ constexpr void run_norm_partial(operands& o) {
   o.require(sum.what == holds::norm, rejection::norm, "a norm that doesn't start at zero");
   ++sum.count;
   m.memory.set(*cell, sum);
-  o.done(m.l[o.i.chunk].elements);
+  o.done(m.shard(o.i.chunk));
 }
 
 constexpr void run_norm_read(operands& o) {
@@ -184,17 +196,12 @@ constexpr void run_norm_read(operands& o) {
   o.done(norm_cell_bytes);
 }
 
-/// Every trained chunk counts once in one cell, so the sums are complete exactly when their counts
-/// add up.
-constexpr void run_norm_finish(operands& o) {
+/// Reads the rank's sums and answers how many chunks are in them.
+constexpr std::uint32_t read_own_norm(operands& o) {
   machine& m = o.state();
-  std::uint32_t trained = 0;
-  for (std::size_t c = 0; c < m.l.chunks.size(); ++c) {
-    trained += m.trained(make_id<chunk_id>(c)) ? 1U : 0U;
-  }
   operand const* host = o.take(role::norm, access::read, space::host, norm_cell_bytes);
   if (host == nullptr) {
-    return;
+    return 0;
   }
   content const mine = m.memory.get(*host);
   o.require(mine.what == holds::norm, rejection::norm, "a norm that doesn't start at zero");
@@ -204,6 +211,36 @@ constexpr void run_norm_finish(operands& o) {
     content const other = copy == nullptr ? content{} : m.memory.get(*copy);
     o.require(other.what == holds::norm_copy, rejection::norm, "the device's norm isn't there");
     sum += other.count;
+  }
+  return sum;
+}
+
+constexpr void run_norm_exchange(operands& o) {
+  machine& m = o.state();
+  o.require(m.several(), rejection::malformed, "an exchange in a program of one rank");
+  std::uint32_t const sum = read_own_norm(o);
+  o.write(
+      role::norms, space::host, norm_cell_bytes * m.p.ranks, {.what = holds::norms, .count = sum});
+  o.done(norm_cell_bytes);
+}
+
+/// Every trained chunk counts once in one cell, so the sums are complete exactly when their counts
+/// add up.
+constexpr void run_norm_finish(operands& o) {
+  machine& m = o.state();
+  std::uint32_t trained = 0;
+  for (std::size_t c = 0; c < m.l.chunks.size(); ++c) {
+    trained += m.trained(make_id<chunk_id>(c)) ? 1U : 0U;
+  }
+  std::uint32_t sum = 0;
+  if (m.several()) {
+    operand const* all =
+        o.take(role::norms, access::read, space::host, norm_cell_bytes * m.p.ranks);
+    content const have = all == nullptr ? content{} : m.memory.get(*all);
+    o.require(have.what == holds::norms, rejection::norm, "the ranks' norms aren't there");
+    sum = have.count;
+  } else {
+    sum = read_own_norm(o);
   }
   o.require(sum == trained, rejection::norm, "the norm misses a chunk");
   o.require(m.finishes++ == 0, rejection::norm, "the norm is finished twice");
@@ -217,18 +254,17 @@ constexpr void run_norm_finish(operands& o) {
   o.done(0);
 }
 
-/// Scalars of a job that needs the norm are final, those of another as the caller gave them.
-constexpr content scalars_of(machine const& m) {
-  return {.what = holds::scalars, .count = needs_norm(m.t.job) ? 1U : 0U};
+/// Scalars of a job that needs the norm are final, those of another as the caller gave them: the
+/// same in every step. `before`: of the step that left an update over.
+constexpr content scalars_of(machine const& m, bool before = false) {
+  bool const norm = needs_norm(m.t.job);
+  return {.what = holds::scalars, .micro_batch = norm && before ? 1U : 0U, .count = norm ? 1U : 0U};
 }
 
-constexpr void read_host_scalars(operands& o) {
-  o.read_given(role::scalars,
-               shared_place::scalars,
-               0,
-               scalars_bytes,
-               {.what = holds::scalars},
-               scalars_of(o.state()));
+constexpr void read_host_scalars(operands& o, bool before = false) {
+  content const given = before ? scalars_of(o.state(), true) : content{.what = holds::scalars};
+  o.read_given(
+      role::scalars, shared_place::scalars, 0, scalars_bytes, given, scalars_of(o.state(), before));
 }
 
 constexpr void run_scalars_upload(operands& o) {
@@ -246,32 +282,45 @@ constexpr void run_update(operands& o) {
   space const where = space_of(o.i.queue);
   o.require(m.trained(c), rejection::frozen_update, "frozen parameters don't change");
   o.require(m.updates[c.index()]++ == 0, rejection::double_update, "a chunk is updated twice");
-  o.require(o.i.version == 0, rejection::wrong_version, "an update of an updated version");
-  content state = value_of(c, 0);
-  content state_after = value_of(c, 1);
-  o.change(role::value,
-           where,
-           m.value_bytes(c),
-           state,
-           state_after,
-           rejection::not_resident,
-           rejection::wrong_version);
+  bool const before = m.deferred(c);
+  o.require(!before || (resumes(m.p.part) && where == space::host),
+            rejection::wrong_version,
+            "an update that belongs to the next step");
+  o.require(before || trains(m.p.part), rejection::double_update, "an update of no gradient");
+  o.require(o.i.version == (before ? 0U : 1U),
+            rejection::wrong_version,
+            "an update of another step's version");
+  content state = value_of(c, o.i.version);
+  content state_after = value_of(c, o.i.version + 1);
+  bool const replicated = m.several() && where == space::device;
+  operand const* value = o.take(role::value, access::read_write, where, m.value_shard(c));
+  if (value == nullptr) {
+    return;
+  }
+  o.check(replicated ? m.whole_of(*value) : *value,
+          state,
+          rejection::not_resident,
+          rejection::wrong_version);
+  m.memory.set(*value, state_after);
   state.what = holds::state;
   state_after.what = holds::state;
   o.change(role::state,
            where,
-           m.state_bytes(c),
+           m.state_shard(c),
            state,
            state_after,
            rejection::not_resident,
            rejection::wrong_version);
   read_total(o, where);
+  if (before && o.ok()) {
+    m.memory.set(m.p.operands[o.taken()], {});  // used up: the store begins anew
+  }
   if (where == space::host) {
-    read_host_scalars(o);
+    read_host_scalars(o, before);
   } else {
     o.read(role::scalars, where, scalars_bytes, scalars_of(m));
   }
-  o.done(m.l[c].elements);
+  o.done(m.shard(c));
 }
 
 }  // namespace protrain::inline v0::schedule::detail

@@ -156,7 +156,9 @@ constexpr unsigned queues_of(opcode op) noexcept {
       return bit(queue_id::gather);
     case opcode::reduce:
       return bit(queue_id::reduce);
+    case opcode::norm_exchange:
     case opcode::norm_finish:
+    case opcode::loss_exchange:
       return bit(queue_id::cpu);
   }
   return 0;
@@ -186,7 +188,8 @@ constexpr verdict check_instruction(program const& p, std::uint32_t at) {
       return reject(rejection::malformed, "an operand of no allocation", at);
     }
     allocation const& a = p.allocations[o.allocation.index()];
-    if (o.bytes == 0 || !inside(o.offset, o.bytes, a.bytes)) {
+    if (o.bytes == 0 || !inside(o.offset, o.bytes, a.bytes) ||
+        (o.stride > 0 && p.ranks - 1 > (a.bytes - o.offset - o.bytes) / o.stride)) {
       return reject(
           rejection::malformed, "an operand outside its allocation", at, o.allocation.index());
     }

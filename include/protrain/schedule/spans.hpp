@@ -10,7 +10,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace protrain::inline v0::schedule::detail {
+namespace protrain::inline v0::schedule {
+
+namespace detail {
 
 /// The tensors of `c` that block `b` uses, as positions in the chunk, ascending.
 constexpr std::vector<std::uint32_t> tensors_used(trace::trace const& t,
@@ -68,12 +70,14 @@ constexpr void add_spans(std::vector<gradient_span>& out,
   }
 }
 
+}  // namespace detail
+
 /// All spans of a job: those of chunk 0 first, each chunk's in backward order.
 constexpr std::vector<gradient_span> make_spans(trace::trace const& t, chunk::layout const& l) {
   std::vector<gradient_span> out;
   for (std::size_t c = 0; c < l.chunks.size(); ++c) {
     if (l.chunks[c].trainable && l.chunks[c].elements > 0) {
-      add_spans(out, t, l, make_id<chunk_id>(c));
+      detail::add_spans(out, t, l, make_id<chunk_id>(c));
     }
   }
   for (gradient_span& s : out) {
@@ -84,4 +88,4 @@ constexpr std::vector<gradient_span> make_spans(trace::trace const& t, chunk::la
   return out;
 }
 
-}  // namespace protrain::inline v0::schedule::detail
+}  // namespace protrain::inline v0::schedule
