@@ -104,9 +104,13 @@ class plain_trainer {
   /// Calls f with a null pointer to the job's element type.
   template <class F>
   void with_type(F const& f) const {
-    job_.type == pt::dtype::bf16  ? f(static_cast<pt::bfloat16*>(nullptr))
-    : job_.type == pt::dtype::f16 ? f(static_cast<pt::float16*>(nullptr))
-                                  : f(static_cast<float*>(nullptr));
+    if (job_.type == pt::dtype::bf16) {
+      f(static_cast<pt::bfloat16*>(nullptr));
+    } else if (job_.type == pt::dtype::f16) {
+      f(static_cast<pt::float16*>(nullptr));
+    } else {
+      f(static_cast<float*>(nullptr));
+    }
   }
 
   /// Calls f with the masters of parameter `i`; those of a frozen one are its values.

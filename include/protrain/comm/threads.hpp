@@ -87,6 +87,7 @@ class thread_group {
   }
   thread_group(thread_group const&) = delete;
   thread_group& operator=(thread_group const&) = delete;
+  ~thread_group() = default;
 
   std::uint32_t size() const noexcept { return ranks_; }
 

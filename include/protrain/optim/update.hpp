@@ -73,7 +73,7 @@ template <update_rule R, gradient_element G, stored_float T>
 void update_separate(typename R::step_type const& step,
                      float s,
                      G const* gradient,
-                     float* master,
+                     float* master,  // NOLINT(readability-non-const-parameter): written
                      T* value,
                      state_arrays<R> const& state,
                      std::size_t n) noexcept {

@@ -13,7 +13,15 @@ namespace protrain::inline v0::optim {
 enum class vectors : std::uint8_t { none, avx2, avx512 };
 
 constexpr std::string_view name_of(vectors v) noexcept {
-  return v == vectors::none ? "scalar" : v == vectors::avx2 ? "avx2" : "avx512";
+  switch (v) {
+    case vectors::none:
+      return "scalar";
+    case vectors::avx2:
+      return "avx2";
+    case vectors::avx512:
+      return "avx512";
+  }
+  return "unknown";
 }
 
 /// Whether this processor and its operating system run them.
@@ -21,10 +29,10 @@ inline bool supported(vectors v) noexcept {
 #if defined(__x86_64__)
   switch (v) {
     case vectors::avx512:
-      return __builtin_cpu_supports("avx512f") != 0;
+      return __builtin_cpu_supports("avx512f");
     case vectors::avx2:
-      return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
-             __builtin_cpu_supports("f16c") != 0;
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+             __builtin_cpu_supports("f16c");
     case vectors::none:
       break;
   }
@@ -34,9 +42,14 @@ inline bool supported(vectors v) noexcept {
 
 /// The widest supported ones; asked once.
 inline vectors widest_vectors() noexcept {
-  static vectors const widest = supported(vectors::avx512) ? vectors::avx512
-                                : supported(vectors::avx2) ? vectors::avx2
-                                                           : vectors::none;
+  static vectors const widest = [] {
+    for (vectors const v : {vectors::avx512, vectors::avx2}) {
+      if (supported(v)) {
+        return v;
+      }
+    }
+    return vectors::none;
+  }();
   return widest;
 }
 

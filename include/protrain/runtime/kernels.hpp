@@ -96,15 +96,30 @@ inline void add_norm(chunk::chunk const& c, chunk_arrays const& a, std::byte* ce
 static_assert(sizeof(optim::exact_sum) <= schedule::norm_cell_bytes);
 static_assert(std::is_trivially_copyable_v<optim::exact_sum>);
 
+namespace detail {
+
+/// Bytes per element that a chunk's state begins with, before the rule's own.
+constexpr std::uint64_t master_bytes(model::state_format format) noexcept {
+  switch (format) {
+    case model::state_format::fp32:
+      return 0;
+    case model::state_format::split_master:
+      return 2;
+    case model::state_format::separate_master:
+      return 4;
+  }
+  return 0;
+}
+
+}  // namespace detail
+
 /// Where the state arrays of element `offset` start: after the 16-bit low halves in `split_master`,
 /// after the fp32 master in `separate_master`, at once in `fp32`.
 template <optim::update_rule Rule>
 optim::state_arrays<Rule> state_at(model::state_format format,
                                    chunk_arrays const& a,
                                    std::uint64_t offset) {
-  std::uint64_t const skip = format == model::state_format::split_master      ? 2 * a.elements
-                             : format == model::state_format::separate_master ? 4 * a.elements
-                                                                              : 0;
+  std::uint64_t const skip = detail::master_bytes(format) * a.elements;
   optim::state_arrays<Rule> out{};
   for (std::size_t k = 0; k < Rule::state_tensors; ++k) {
     out[k] = detail::at<float>(a.state + skip + 4 * a.elements * k, offset);

@@ -5,7 +5,6 @@
 #include "protrain/comm/self.hpp"
 #include "protrain/core/dtype.hpp"
 #include "protrain/device/serial/serial_device.hpp"
-#include "protrain/model/job.hpp"
 #include "protrain/runtime/engine.hpp"
 #include "test/support/differential.hpp"
 #include "test/support/mlp.hpp"

@@ -18,7 +18,9 @@
 
 namespace protrain::inline v0::optim::detail::avx2 {
 
-// Every function names its target: none depends on the flags of the file that includes it.
+// Every function names its target: none depends on the flags of the file that includes it. C++20
+// has no portable vectors with a fused multiply-add.
+// NOLINTBEGIN(portability-simd-intrinsics)
 
 inline constexpr std::size_t width = 8;
 
@@ -139,6 +141,7 @@ template <class G, class M>
   }
   return whole;
 }
+// NOLINTEND(portability-simd-intrinsics)
 
 }  // namespace protrain::inline v0::optim::detail::avx2
 
