@@ -43,8 +43,8 @@ constexpr rates rates_beside_swap(hw::machine const& m, B const& policy) {
 
 namespace detail {
 
-/// Transfers of a chunk whose shard has `elements`. A rank receives the shards that it lacks, and
-/// reduces as many bytes; every contribution to the gradient goes its own way.
+/// Transfers of a chunk whose shard has `elements`: shards between host and device, the whole chunk
+/// between ranks. Every contribution to the gradient goes its own way.
 constexpr paper_transfers transfers_of(rates const& r,
                                        model::job const& j,
                                        update::state_bytes const& b,
@@ -56,9 +56,9 @@ constexpr paper_transfers transfers_of(rates const& r,
   }
   std::uint64_t const value = checked_mul(elements, b.value);
   std::uint64_t const gradient = checked_mul(elements, b.gradient);
-  out.gather = collective_time(r, j, checked_mul(value, j.world - 1));
+  out.gather = collective_time(r, j, checked_mul(value, j.world));
   out.upload = upload_time(r, value);
-  out.reduce = collective_time(r, j, checked_mul(gradient, j.world - 1)) * contributions;
+  out.reduce = collective_time(r, j, checked_mul(gradient, j.world)) * contributions;
   out.offload = download_time(r, gradient) * contributions;
   return out;
 }
@@ -236,7 +236,7 @@ constexpr result<paper_job> make_paper_job(trace::trace const& t,
       std::max<std::uint64_t>(1, std::min<std::uint64_t>(t.job.world, m.devices));
   detail::paper_filler fill{t, l, *sizes, alone, beside, local};
   fill.out.micro_batches = static_cast<std::uint32_t>(t.job.accumulate);
-  fill.out.waits = time == update::timing::after_backward;
+  fill.out.waits = shards->waits;
   fill.add_chunks(*shards);
   fill.add_blocks();
   fill.add_operators();

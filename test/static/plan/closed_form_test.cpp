@@ -78,8 +78,8 @@ constexpr strategy C = strategy::checkpoint;
 constexpr strategy S = strategy::swap;
 
 /// The paper's figure 2: of 8 blocks, counted from 1, swap {1, 4}, checkpoint {2, 3, 5, 6}, keep
-/// {7, 8}. The copy of block 7 would not be out when forward ends, and 64 MiB hold the activations of
-/// two blocks, not of three: 2 * 24 MiB * 1.1 = 52.8 MiB, 3 * 24 MiB * 1.1 = 79.2 MiB.
+/// {7, 8}. The copy of block 7 would not be out when forward ends, and 64 MiB hold the activations
+/// of two blocks, not of three: 2 * 24 MiB * 1.1 = 52.8 MiB, 3 * 24 MiB * 1.1 = 79.2 MiB.
 constexpr bool figure_2() {
   cost::paper_job const j = row(8);
   auto const found = plan::search_closed_form(j, 64_MiB);

@@ -66,31 +66,31 @@ constexpr cost::paper_job job_of(trace::trace const& t,
   return *cost::make_paper_job(t, chunk::make_layout(t, 1024), machine(), time, policy);
 }
 
-TEST_CASE("transfers: shards between host and device, the other ranks' between ranks") {
+TEST_CASE("transfers: shards between host and device, whole chunks between ranks") {
   cost::paper_job const j = job_of(two_blocks(2));
   REQUIRE(j.chunks.size() == 2);
-  // 256 elements of 4 bytes a rank: up 1024 + 100, down 2 * 1024 + 100, between 4 * 1024 + 100.
-  CHECK(j.chunks[0].alone == cost::paper_transfers{{4196}, {1124}, {4196}, {2148}});
+  // 256 elements of 4 bytes a rank: up 1024 + 100, down 2 * 1024 + 100, between 4 * 2048 + 100.
+  CHECK(j.chunks[0].alone == cost::paper_transfers{{8292}, {1124}, {8292}, {2148}});
   // Twice the elements.
-  CHECK(j.chunks[1].alone == cost::paper_transfers{{8292}, {2148}, {8292}, {4196}});
+  CHECK(j.chunks[1].alone == cost::paper_transfers{{16484}, {2148}, {16484}, {4196}});
   CHECK(j.chunks[0].beside_swap == j.chunks[0].alone);
 }
 
 TEST_CASE("transfers of one rank and of four") {
   // 512 elements: up 2048 + 100, down 4096 + 100; there is no one to gather from.
   CHECK(job_of(two_blocks(1)).chunks[0].alone == cost::paper_transfers{{0}, {2148}, {0}, {4196}});
-  // 128 elements: up 512 + 100, down 1024 + 100, three shards of 512 bytes at 4: 6144 + 100.
+  // 128 elements: up 512 + 100, down 1024 + 100, 2048 bytes between ranks at 4: 8192 + 100.
   CHECK(job_of(two_blocks(4)).chunks[0].alone ==
-        cost::paper_transfers{{6244}, {612}, {6244}, {1124}});
+        cost::paper_transfers{{8292}, {612}, {8292}, {1124}});
 }
 
 TEST_CASE("transfers beside swapping take the policy's rates") {
   cost::paper_job const j = job_of(two_blocks(2),
                                    timing::during_backward,
                                    link::derated{.host_to_device = 500, .device_to_host = 250});
-  CHECK(j.chunks[0].alone == cost::paper_transfers{{4196}, {1124}, {4196}, {2148}});
+  CHECK(j.chunks[0].alone == cost::paper_transfers{{8292}, {1124}, {8292}, {2148}});
   // Up at 2: 2048 + 100; down at 8: 8192 + 100; collectives as before.
-  CHECK(j.chunks[0].beside_swap == cost::paper_transfers{{4196}, {2148}, {4196}, {8292}});
+  CHECK(j.chunks[0].beside_swap == cost::paper_transfers{{8292}, {2148}, {8292}, {8292}});
 }
 
 TEST_CASE("updates: a rank's shard, on a host that its ranks share") {
@@ -179,7 +179,7 @@ TEST_CASE("a frozen chunk has neither gradient nor state") {
   trace::trace t = two_blocks(2);
   t.parameters[0].trainable = false;
   cost::paper_job const j = job_of(t);
-  CHECK(j.chunks[0].alone == cost::paper_transfers{{4196}, {1124}, {0}, {0}});
+  CHECK(j.chunks[0].alone == cost::paper_transfers{{8292}, {1124}, {0}, {0}});
   CHECK(j.chunks[0].gpu_optimizer == picoseconds{});
   CHECK(j.chunks[0].cpu_optimizer == picoseconds{});
   CHECK(j.chunks[0].persistent == bytes{2048});
@@ -236,6 +236,6 @@ TEST_CASE("what is no job is refused") {
   CHECK(refused(t, l) == errc::not_allowed);
 }
 
-static_assert(job_of(two_blocks(2)).chunks[0].alone.gather == picoseconds{4196});
+static_assert(job_of(two_blocks(2)).chunks[0].alone.gather == picoseconds{8292});
 
 }  // namespace
