@@ -37,7 +37,7 @@ struct chunk_arrays {
 namespace detail {
 
 template <class F>
-void with_type(dtype type, F&& f) {
+void with_type(dtype type, F const& f) {
   if (type == dtype::bf16) {
     f(std::type_identity<bfloat16>{});
   } else if (type == dtype::f16) {
@@ -134,7 +134,7 @@ template <class F>
 void with_masters(model::state_format format,
                   chunk::placed_tensor const& t,
                   chunk_arrays const& a,
-                  F&& f) {
+                  F const& f) {
   switch (format) {
     case model::state_format::fp32:
       return f(optim::whole_master{at<float>(a.value, t.offset)});
@@ -142,7 +142,7 @@ void with_masters(model::state_format format,
       return f(optim::split_halves{at<bfloat16>(a.value, t.offset),
                                    at<std::int16_t>(a.state, t.offset)});
     case model::state_format::separate_master:
-      float* const master = at<float>(a.state, t.offset);
+      auto* const master = at<float>(a.state, t.offset);
       if (a.value_type == dtype::f16) {
         return f(optim::master_beside<float16>{master, at<float16>(a.value, t.offset)});
       }
@@ -155,7 +155,7 @@ template <class F>
 void with_values(model::state_format format,
                  chunk::placed_tensor const& t,
                  chunk_arrays const& a,
-                 F&& f) {
+                 F const& f) {
   if (a.state != nullptr || format == model::state_format::fp32) {
     return with_masters(format, t, a, f);
   }
