@@ -211,8 +211,9 @@ constexpr result<step> step_of_shards(trace::trace t,
 
 /// The closed form's facts of a job with a layout (of at least one chunk) on a machine, for updates
 /// at `time`. Transfers take the policy's rates; those beside swapping the rates that
-/// `link::rate_beside_swap` gives. Persistent are always the first chunks, as in the paper. A tied
-/// tensor's later uses find its chunk resident, as in the paper. O(chunks x blocks).
+/// `link::rate_beside_swap` gives. As in the paper, the first chunks are the persistent ones, a tied
+/// tensor's later uses find its chunk resident, and every update belongs to its step, also one that
+/// may be left to the next. O(chunks x blocks).
 template <link::bandwidth_policy B = link::fixed>
 constexpr result<paper_job> make_paper_job(trace::trace const& t,
                                            chunk::layout const& l,
