@@ -227,4 +227,19 @@ inline random_case make_case(std::uint64_t seed) {
   return c;
 }
 
+/// A case over several ranks in two of three, with updates that are left to the next step in half.
+inline random_case make_ranked_case(std::uint64_t seed) {
+  random_source r(seed);
+  random_source more(~seed);
+  random_case c{.seed = seed, .facts = random_trace(r)};
+  c.facts.job.world = more.chance(33) ? 1 : more.between(2, 7);
+  c.layout = random_layout(r, c.facts);
+  c.knobs = random_knobs(r, c.facts, c.layout);
+  if (more.chance(50)) {
+    c.knobs.time = update::timing::before_next_use;
+    c.knobs.defer = more.chance(40) ? 99 : more.between32(0, 5);
+  }
+  return c;
+}
+
 }  // namespace protrain::test

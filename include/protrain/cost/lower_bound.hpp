@@ -148,7 +148,7 @@ struct step_bound {
   constexpr picoseconds total() const {
     ends const at = phases();
     picoseconds offloaded = copies_down();
-    picoseconds host = p.host_every * (s.micro_batches - 1) + p.host_last;
+    picoseconds host = p.host_left + p.host_every * (s.micro_batches - 1) + p.host_last;
     if (p.first_closed.valid()) {
       picoseconds const first = at.forward + a.backward[p.first_closed.index()];
       offloaded = std::max(offloaded, first + p.offloads);
@@ -163,7 +163,8 @@ struct step_bound {
     }
     picoseconds const ready = s.needs_norm ? norm + s.scalars : device;
     picoseconds const updated = p.device_updates ? ready + p.device_updates_time : picoseconds{};
-    return std::max({device, norm + p.host_updates, updated});
+    picoseconds const reduced = p.reduces * s.micro_batches;
+    return std::max({device, norm + p.host_updates, updated, reduced});
   }
 };
 

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,10 @@ struct placed {
   std::uint64_t device_carried = 0;  ///< without buffers
   std::uint64_t host_carried = 0;
   bool device_updates = false;  ///< some chunk is updated on the device
+  std::uint32_t defer = 0;      ///< chunks whose updates are left to the next step
+  std::vector<std::uint8_t> deferred{};
+  picoseconds host_left{};  ///< updates that the step before left over
+  picoseconds reduces{};    ///< reductions of one micro-batch
   std::vector<chunk_id> moving_oversize{};
 
   picoseconds uploads{};                 ///< of every regular chunk that moves, once
@@ -76,10 +81,12 @@ constexpr void add_cells(placed& out, trace::trace const& t) {
   using schedule::scalars_bytes;
   std::uint64_t const pair = granules(norm_cell_bytes) + granules(scalars_bytes);
   out.device_carried += out.device_updates ? pair : 0;
+  std::uint64_t const losses = checked_mul(checked_mul(t.job.micro_batch, 4), t.job.accumulate);
   out.host_carried += pair + granules(schedule::report_bytes) +
                       (out.device_updates ? granules(norm_cell_bytes) : 0) +
+                      (t.job.world > 1 ? granules(checked_mul(norm_cell_bytes, t.job.world)) : 0) +
                       granules(checked_mul(t.batch.value, t.job.accumulate)) +
-                      granules(checked_mul(checked_mul(t.job.micro_batch, 4), t.job.accumulate));
+                      granules(checked_mul(losses, t.job.world));
 }
 
 constexpr void add_chunks(placed& out, chunk::layout const& l, step const& s) {
@@ -92,8 +99,13 @@ constexpr void add_chunks(placed& out, chunk::layout const& l, step const& s) {
       out.device_updates_time += s.waits ? cost.update_device : picoseconds{};
       continue;
     }
-    out.host_carried = checked_add(out.host_carried, cost.value + cost.states);
-    out.host_updates += s.waits ? cost.update_host : picoseconds{};
+    out.host_carried = checked_add(out.host_carried, cost.value_shard + cost.states);
+    if (out.deferred[c] != 0) {
+      out.host_carried = checked_add(out.host_carried, cost.store);
+      out.host_left += cost.update_host;
+    } else {
+      out.host_updates += s.waits ? cost.update_host : picoseconds{};
+    }
     if (l.chunks[c].elements == 0) {
       continue;
     }
@@ -124,6 +136,29 @@ constexpr void sum_largest(std::vector<picoseconds>& uploads) {
     sum += mine;
   }
   uploads.push_back(sum);
+}
+
+/// The first chunks that the host updates are deferred: as many as `defer` says, or, with `balance`,
+/// as many as leave the others no more time than `backward` takes.
+constexpr void choose_deferred(
+    placed& out, step const& s, std::uint32_t defer, bool balance, picoseconds backward) {
+  out.deferred.assign(s.chunks.size(), 0);
+  picoseconds late{};
+  for (std::size_t c = 0; c < s.chunks.size(); ++c) {
+    bool const here = out.persistent[c] == 0 && s.chunks[c].updated;
+    late += here ? s.chunks[c].update_host : picoseconds{};
+  }
+  for (std::size_t c = 0; c < s.chunks.size() && s.defers; ++c) {
+    if (out.persistent[c] != 0 || !s.chunks[c].updated) {
+      continue;
+    }
+    if (balance ? !s.waits && late <= backward : out.defer >= defer) {
+      break;
+    }
+    out.deferred[c] = 1;
+    ++out.defer;
+    late = late - s.chunks[c].update_host;
+  }
 }
 
 constexpr void add_host_span(placed& out, span_cost const& g, chunk_cost const& c, bool waits) {
@@ -160,12 +195,21 @@ constexpr void add_device_span(placed& out, span_cost const& g, chunk_cost const
 
 }  // namespace detail
 
-/// The facts of `persistent` (one flag per chunk). O(chunks x blocks).
+/// The facts of `persistent` (one flag per chunk). Where updates may be deferred, `defer` says how
+/// many are; absent: all if they wait for the norm, else as few as keep the CPU no longer than
+/// backward. O(chunks x blocks).
 constexpr placed make_placed(trace::trace const& t,
                              chunk::layout const& l,
                              step const& s,
-                             std::vector<std::uint8_t> persistent) {
+                             std::vector<std::uint8_t> persistent,
+                             std::optional<std::uint32_t> defer = {}) {
   placed out{.persistent = std::move(persistent)};
+  picoseconds backward{};
+  for (shape_id const b : t.blocks) {
+    backward += t.shapes[b.index()].backward * s.micro_batches;
+  }
+  detail::choose_deferred(out, s, defer.value_or(0), !defer.has_value(), backward);
+  out.device_carried = s.staging;
   out.fewest_buffers = schedule::fewest_buffers(l, out.persistent);
   out.most_buffers = schedule::most_buffers(l, out.persistent);
   detail::add_chunks(out, l, s);
@@ -173,10 +217,12 @@ constexpr placed make_placed(trace::trace const& t,
   detail::add_cells(out, t);
   for (span_cost const& g : s.spans) {
     chunk_cost const& c = s.chunks[g.chunk.index()];
+    out.reduces += g.reduce;
     if (out.persistent[g.chunk.index()] != 0) {
       detail::add_device_span(out, g, c, s.waits);
     } else {
-      detail::add_host_span(out, g, c, s.waits);
+      bool const later = s.waits || out.deferred[g.chunk.index()] != 0;
+      detail::add_host_span(out, g, c, later);
     }
   }
   return out;

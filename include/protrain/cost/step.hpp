@@ -11,6 +11,7 @@
 #include "protrain/update/state_format.hpp"
 #include "protrain/update/timing.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -24,18 +25,21 @@ struct span_cost {
   block_id closes;               ///< complete after this block's backward
   bool last = false;             ///< norm and update of the chunk follow in the last micro-batch
   std::uint64_t slot_bytes = 0;  ///< granules
+  picoseconds reduce{};          ///< over ranks
   picoseconds zero{};
   picoseconds offload{};
   picoseconds accumulate_device{};
   picoseconds accumulate_host{};
 };
 
-/// One chunk: bytes where it lives, and its share of each queue.
+/// One chunk: bytes where it lives, and its share of each queue of one rank.
 struct chunk_cost {
-  bool updated = false;      ///< some trainable tensor of it has elements
-  std::uint64_t value = 0;   ///< granules of its values
-  std::uint64_t states = 0;  ///< granules of optimizer state and gradient store
-  picoseconds upload{};      ///< once
+  bool updated = false;           ///< some trainable tensor of it has elements
+  std::uint64_t value = 0;        ///< granules of all its values
+  std::uint64_t value_shard = 0;  ///< granules of a rank's
+  std::uint64_t states = 0;       ///< granules of a rank's optimizer state and gradient store
+  std::uint64_t store = 0;        ///< granules of a store that only a deferred update needs
+  picoseconds upload{};           ///< once
   picoseconds norm_device{};
   picoseconds norm_host{};
   picoseconds update_device{};
@@ -46,9 +50,12 @@ struct chunk_cost {
 struct step {
   std::uint32_t blocks = 0;
   std::uint32_t micro_batches = 1;
-  bool waits = false;       ///< updates come after the norm in program order
-  bool needs_norm = false;  ///< and depend on it
-  picoseconds forward{};    ///< of one micro-batch
+  std::uint64_t ranks = 1;
+  std::uint64_t staging = 0;  ///< granules of a reduction's, for regular chunks
+  bool waits = false;         ///< updates come after the norm in program order
+  bool defers = false;        ///< updates may be left to the next step
+  bool needs_norm = false;    ///< and depend on it
+  picoseconds forward{};      ///< of one micro-batch
   picoseconds forward_last{};
   picoseconds backward_first{};  ///< of block 0, which runs last
   picoseconds batch{};           ///< load of one micro-batch
@@ -84,10 +91,13 @@ constexpr std::uint64_t store_bytes(update::state_bytes const& b,
 constexpr chunk_cost cost_of(chunk::chunk const& c,
                              std::uint64_t contributions,
                              update::state_bytes const& b,
+                             std::uint64_t ranks,
                              bool waits,
                              rates const& r) {
-  std::uint64_t const n = c.elements;
-  chunk_cost out{.updated = contributions > 0, .value = granules(checked_mul(n, b.value))};
+  std::uint64_t const n = c.elements / ranks;
+  chunk_cost out{.updated = contributions > 0,
+                 .value = granules(checked_mul(c.elements, b.value)),
+                 .value_shard = granules(checked_mul(n, b.value))};
   if (n > 0) {
     out.upload = upload_time(r, checked_mul(n, b.value));
   }
@@ -98,6 +108,7 @@ constexpr chunk_cost cost_of(chunk::chunk const& c,
   std::uint64_t const final = store > 0 ? store : b.gradient;
   std::uint64_t const moved = checked_mul(n, 2 * (b.value + b.state) + final);
   out.states = granules(checked_mul(n, b.state)) + granules(checked_mul(n, store));
+  out.store = store > 0 ? 0 : granules(checked_mul(n, b.gradient));
   out.norm_device = device_time(r, checked_mul(n, final));
   out.norm_host = host_time(r, checked_mul(n, final));
   out.update_device = device_time(r, moved);
@@ -110,18 +121,21 @@ constexpr span_cost cost_of(schedule::gradient_span const& s,
                             std::uint64_t contributions,
                             bool last,
                             update::state_bytes const& b,
+                            model::job const& j,
                             bool waits,
                             rates const& r) {
   std::uint64_t const slot = checked_mul(c.elements, b.gradient);
+  std::uint64_t const n = c.elements / j.world;
   std::uint64_t const store = store_bytes(b, contributions, waits);
-  std::uint64_t const moved = checked_mul(c.elements, b.gradient + 2 * store);
+  std::uint64_t const moved = checked_mul(n, b.gradient + 2 * store);
   span_cost out{.chunk = s.chunk,
                 .opens = s.blocks.front(),
                 .closes = s.blocks.back(),
                 .last = last,
                 .slot_bytes = granules(slot),
+                .reduce = collective_time(r, j, slot),
                 .zero = device_time(r, slot),
-                .offload = download_time(r, slot)};
+                .offload = download_time(r, checked_mul(n, b.gradient))};
   out.accumulate_device = store > 0 ? device_time(r, moved) : picoseconds{};
   out.accumulate_host = contributions > 1 ? host_time(r, moved) : picoseconds{};
   return out;
@@ -141,7 +155,10 @@ constexpr result<step> make_step(trace::trace const& t,
   PROTRAIN_EXPECT(!t.blocks.empty(), "a job without blocks");
   step out{.blocks = static_cast<std::uint32_t>(t.blocks.size()),
            .micro_batches = static_cast<std::uint32_t>(t.job.accumulate),
-           .waits = time == update::timing::after_backward,
+           .ranks = t.job.world,
+           .waits = time == update::timing::after_backward ||
+                    (time == update::timing::before_next_use && model::needs_norm(t.job)),
+           .defers = time == update::timing::before_next_use,
            .needs_norm = model::needs_norm(t.job)};
   for (shape_id const s : t.blocks) {
     out.forward += t.shapes[s.index()].forward;
@@ -156,13 +173,19 @@ constexpr result<step> make_step(trace::trace const& t,
   auto const count = detail::spans_per_chunk(spans, l.chunks.size());
   for (std::size_t c = 0; c < l.chunks.size(); ++c) {
     std::uint64_t const contributions = checked_mul(count[c], t.job.accumulate);
-    out.chunks.push_back(detail::cost_of(l.chunks[c], contributions, *bytes, out.waits, r));
+    out.chunks.push_back(
+        detail::cost_of(l.chunks[c], contributions, *bytes, out.ranks, out.waits, r));
+    if (out.ranks > 1 && count[c] > 0 && !l.chunks[c].oversize) {
+      std::uint64_t const slot = granules(checked_mul(l.chunks[c].elements, bytes->gradient));
+      out.staging = std::max(out.staging, slot);
+    }
   }
   for (schedule::gradient_span const& s : spans) {
     std::uint32_t const of_chunk = count[s.chunk.index()];
     std::uint64_t const contributions = checked_mul(of_chunk, t.job.accumulate);
     bool const last = s.ordinal + 1 == of_chunk;
-    out.spans.push_back(detail::cost_of(s, l[s.chunk], contributions, last, *bytes, out.waits, r));
+    out.spans.push_back(
+        detail::cost_of(s, l[s.chunk], contributions, last, *bytes, t.job, out.waits, r));
   }
   return out;
 }

@@ -25,6 +25,7 @@ struct request {
   std::optional<std::uint64_t> checkpoint{};
   std::optional<std::uint64_t> interval{};
   std::optional<std::uint64_t> chunk{};  ///< bytes of values
+  std::optional<std::uint64_t> defer{};
   std::optional<std::uint64_t> gradient_slots{};
   std::optional<update::timing> time{};
   std::vector<std::uint32_t> persist_set{};  ///< chunks, if `listed`
@@ -150,7 +151,7 @@ class plan_reader {
       return update_site();
     }
     if (key_ == "defer") {
-      return zero("deferred updates are not in this version: write defer=0");
+      return number(out_.defer);
     }
     if (key_ == "levels") {
       return levels();
@@ -281,11 +282,10 @@ class plan_reader {
       return true;
     }
     if (value_ == "before_next_use") {
-      return refuse(
-          "carried updates are not in this version: write during_backward or "
-          "after_backward");
+      out_.time = update::timing::before_next_use;
+      return true;
     }
-    return refuse("not an update time: write during_backward or after_backward");
+    return refuse("not an update time: write before_next_use, during_backward or after_backward");
   }
 
   request out_{};
@@ -297,6 +297,9 @@ class plan_reader {
 
 }  // namespace detail
 
+inline constexpr char const* defer_needs_time =
+    "only updates before the next use can be left to the next step: write "
+    "time=before_next_use";
 inline constexpr char const* time_needs_norm =
     "the job clips, skips or is fp16: updates wait for the norm of all gradients, so write "
     "after_backward";
@@ -316,7 +319,12 @@ constexpr result<request, parse_error> parse(std::string_view s) {
   if (s == "checkpoint_all") {
     return checkpoint_all();
   }
-  return detail::plan_reader{}.read(s);
+  auto out = detail::plan_reader{}.read(s);
+  if (out && out->defer.value_or(0) > 0 && out->time &&
+      *out->time != update::timing::before_next_use) {
+    return parse_error{"defer", update::name_of(*out->time), defer_needs_time};
+  }
+  return out;
 }
 
 /// The same for a known job: what the job does not allow is refused as well.

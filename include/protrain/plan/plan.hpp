@@ -33,6 +33,7 @@ struct numbers {
   std::uint32_t checkpoint = 0;
   std::uint32_t interval = 1;
   std::uint64_t chunk = 0;  ///< bytes of values in a regular chunk
+  std::uint32_t defer = 0;  ///< chunks whose updates are left to the next step
   std::uint32_t gradient_slots = 2;
   update::timing time = update::timing::after_backward;
   std::vector<std::uint32_t> persist_set{};  ///< the persistent chunks, if `listed`
@@ -64,7 +65,8 @@ constexpr text print(numbers const& n) {
   put("interval", n.interval);
   out += ",chunk=";
   append_size(out, n.chunk);
-  out += ",update=cpu,defer=0";
+  out += ",update=cpu";
+  put("defer", n.defer);
   put("slots", n.gradient_slots);
   out += ":0,time=";
   out += update::name_of(n.time);

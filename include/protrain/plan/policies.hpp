@@ -32,7 +32,7 @@ template <chunk::placement_policy Placement = chunk::persist_first,
           activation::assignment_policy Assignment = activation::interleaved,
           link::bandwidth_policy Bandwidth = link::fixed,
           update::site_policy Site = update::gpu_if_persistent,
-          update::timing_policy Timing = update::during_backward,
+          update::timing_policy Timing = update::before_next_use,
           format_choice Format = format_of_job>
 struct policies {
   [[no_unique_address]] Placement placement{};

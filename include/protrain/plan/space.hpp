@@ -101,6 +101,7 @@ constexpr std::vector<text> changes(request const& r, numbers const& n) {
   note(out, "checkpoint", r.checkpoint, n.checkpoint);
   note(out, "interval", r.interval, n.interval);
   note(out, "chunk", r.chunk, n.chunk);
+  note(out, "defer", r.defer, n.defer);
   note(out, "slots", r.gradient_slots, n.gradient_slots);
   return out;
 }
@@ -137,7 +138,9 @@ class space_of {
     wanted = r;
     auto const bytes = update::bytes_of(facts.job);
     choose_layout(bytes->value);
-    common.time = r.time ? *r.time : rules.timing.choose(facts.job);
+    common.time = r.time                    ? *r.time
+                  : r.defer.value_or(0) > 0 ? update::timing::before_next_use
+                                            : rules.timing.choose(facts.job);
     auto const made = cost::make_step(facts, layout, common.time, rates);
     if (!made) {
       return made.failure();
@@ -198,7 +201,8 @@ class space_of {
                         .buffers = buffers,
                         .swap_ahead = ahead(),
                         .gradient_slots = common.gradient_slots,
-                        .time = common.time};
+                        .time = common.time,
+                        .defer = placements[placement].defer};
     for (std::uint8_t const stays : out.persistent) {
       out.sites.push_back(rules.site.choose(stays != 0));
     }
@@ -211,6 +215,7 @@ class space_of {
     numbers out = common;
     out.persist = persist_axis.low + static_cast<std::uint32_t>(placement);
     out.buffer = buffers;
+    out.defer = placements[placement].defer;
     out.swap = counts[assignment].swap;
     out.checkpoint = counts[assignment].checkpoint;
     list_persistent(out, placements[placement].persistent);
@@ -219,8 +224,8 @@ class space_of {
 
  private:
   constexpr error check(request const& r) const {
-    if (facts.job.world != 1) {
-      return {errc::not_allowed, "this version plans for one rank", facts.job.world};
+    if (facts.job.world == 0 || facts.job.world > std::numeric_limits<std::uint32_t>::max()) {
+      return {errc::invalid_argument, "a job needs a rank", facts.job.world};
     }
     if (facts.blocks.empty() || facts.job.accumulate == 0 || facts.job.micro_batch == 0) {
       return {errc::invalid_argument, "a job needs a block, a micro-batch and a sample", 0};
@@ -233,6 +238,9 @@ class space_of {
     }
     if (r.time && !update::allowed(*r.time, facts.job)) {
       return {errc::not_allowed, time_needs_norm, 0};
+    }
+    if (r.defer.value_or(0) > 0 && r.time && *r.time != update::timing::before_next_use) {
+      return {errc::not_allowed, defer_needs_time, *r.defer};
     }
     return {};
   }
@@ -284,14 +292,22 @@ class space_of {
       }
       auto const n = static_cast<std::uint32_t>(wanted.persist_set.size());
       persist_axis = {n, n};
-      placements.push_back(cost::make_placed(facts, layout, step, std::move(flags)));
+      placements.push_back(
+          cost::make_placed(facts, layout, step, std::move(flags), wanted_defer()));
     } else {
       for (std::uint32_t n = persist_axis.low; n <= persist_axis.high; ++n) {
-        placements.push_back(
-            cost::make_placed(facts, layout, step, rules.placement.persistent(layout, n)));
+        placements.push_back(cost::make_placed(
+            facts, layout, step, rules.placement.persistent(layout, n), wanted_defer()));
       }
     }
     return {};
+  }
+
+  constexpr std::optional<std::uint32_t> wanted_defer() const {
+    if (!wanted.defer) {
+      return {};
+    }
+    return detail::clamp(*wanted.defer, 0, std::numeric_limits<std::uint32_t>::max());
   }
 
   constexpr std::uint32_t ahead() const { return detail::swap_ahead(common.interval); }

@@ -293,7 +293,7 @@ class engine {
     }
     step_result const r = answer();
     results_[r.step % kept_results] = r;
-    applied_ += r.skipped ? 0 : 1;
+    applied_ += r.skipped ? 0U : 1U;
     left_over_ = deferred_ > 0;
     executor_.leave_over();
   }
@@ -337,7 +337,7 @@ class engine {
     bool const carried_out = executor_.left_done() == deferred_;
     failed_ = comm_.size() > 1 || executor_.own_updates() > 0 || (!untouched && !carried_out);
     left_over_ = left_over_ && untouched;
-    attempted_ -= schedule::trains(running_->program->part) ? 1 : 0;
+    attempted_ -= schedule::trains(running_->program->part) ? 1U : 0U;
     running_ = nullptr;
   }
 

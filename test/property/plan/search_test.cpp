@@ -26,6 +26,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <tuple>
 #include <vector>
 
@@ -80,7 +81,8 @@ class exhaustive {
       k.sites.push_back(stays != 0 ? update::site::gpu : update::site::cpu);
     }
     k.swap_ahead = std::max(1U, (interval_ + 1) / 2);
-    k.time = update::during_backward{}.choose(facts_.job);
+    k.time = update::before_next_use{}.choose(facts_.job);
+    k.defer = deferred(k.persistent);
     std::uint32_t const fewest = schedule::fewest_buffers(layout_, k.persistent);
     std::uint32_t const most = std::max(fewest, schedule::most_buffers(layout_, k.persistent));
     for (k.buffers = fewest; k.buffers <= most; ++k.buffers) {
@@ -90,8 +92,33 @@ class exhaustive {
       }
     }
   }
+  /// All updates of the CPU if they wait for the norm; else the first ones, until the others take
+  /// no longer than backward.
+  std::uint32_t deferred(std::vector<std::uint8_t> const& persistent) const {
+    std::vector<std::uint64_t> updates;
+    cost::rates const r = cost::rates_of(machine_, link::fixed{});
+    auto const step = cost::make_step(facts_, layout_, update::timing::before_next_use, r);
+    REQUIRE(step.has_value());
+    for (std::size_t c = 0; c < persistent.size(); ++c) {
+      if (persistent[c] == 0 && step->chunks[c].updated) {
+        updates.push_back(step->chunks[c].update_host.value);
+      }
+    }
+    std::uint64_t backward = 0;
+    for (shape_id const b : facts_.blocks) {
+      backward += facts_.shapes[b.index()].backward.value * facts_.job.accumulate;
+    }
+    std::uint32_t n = 0;
+    while (n < updates.size() &&
+           (needs_norm(facts_.job) ||
+            std::accumulate(updates.begin() + n, updates.end(), std::uint64_t{0}) > backward)) {
+      ++n;
+    }
+    return n;
+  }
   void add(schedule::knobs const& k) {
-    auto const program = schedule::compile(facts_, layout_, k);
+    auto const part = k.defer > 0 ? schedule::segment::resume : schedule::segment::step;
+    auto const program = schedule::compile(facts_, layout_, k, chunk::execution_order{}, part);
     REQUIRE(program.has_value());
     auto const durations = sim::durations_of(*program, facts_, machine_);
     all_.push_back({.found = true,

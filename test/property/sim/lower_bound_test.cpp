@@ -58,12 +58,21 @@ struct run {
   picoseconds simulated;
 };
 
+/// Odd seeds: several ranks, and steps that begin with updates of the one before.
 run make_run(std::uint64_t seed) {
-  run out{
-      .job = test::make_case(seed), .machine = {}, .program = {}, .durations = {}, .simulated = {}};
+  bool const ranked = seed % 2 != 0;
+  run out{.job = ranked ? test::make_ranked_case(seed) : test::make_case(seed),
+          .machine = {},
+          .program = {},
+          .durations = {},
+          .simulated = {}};
   test::random_source r(seed ^ 0x5EED);
   out.machine = random_machine(r);
-  auto program = schedule::compile(out.job.facts, out.job.layout, out.job.knobs);
+  auto program = schedule::compile(out.job.facts,
+                                   out.job.layout,
+                                   out.job.knobs,
+                                   chunk::execution_order{},
+                                   ranked ? schedule::segment::resume : schedule::segment::step);
   REQUIRE(program.has_value());
   out.program = *std::move(program);
   out.durations = sim::durations_of(out.program, out.job.facts, out.machine);
@@ -92,7 +101,8 @@ parts facts_of(run const& x) {
   cost::rates const r = cost::rates_of(x.machine, link::fixed{});
   auto step = cost::make_step(x.job.facts, x.job.layout, x.job.knobs.time, r);
   REQUIRE(step.has_value());
-  auto placed = cost::make_placed(x.job.facts, x.job.layout, *step, x.job.knobs.persistent);
+  auto placed = cost::make_placed(
+      x.job.facts, x.job.layout, *step, x.job.knobs.persistent, x.job.knobs.defer);
   auto assigned = cost::make_assigned(x.job.facts,
                                       *step,
                                       r,

@@ -211,15 +211,20 @@ TEST_CASE("what the job or the bundle does not allow is refused with a reason") 
   CHECK(early.failure().code == errc::not_allowed);
   CHECK(!early.failure().lacks_memory());
   CHECK(early.failure().explanation().view().find("norm") != std::string_view::npos);
-  CHECK(plan::search(job(1.0F), hw::host_demo(), roomy)->at.time == update::timing::after_backward);
+  CHECK(plan::search(job(1.0F), hw::host_demo(), roomy)->at.time ==
+        update::timing::before_next_use);
+  auto const late = plan::make(
+      job(), hw::host_demo(), roomy, policies<>{}, wanted("time=after_backward,defer=0"));
+  REQUIRE(late.has_value());
+  CHECK(late->at.defer == 0);
   auto const format =
       plan::search(job(), hw::host_demo(), roomy, policies<>{}.with(update::split_master{}));
   REQUIRE(!format.has_value());
   CHECK(format.failure().code == errc::not_allowed);
   CHECK(plan::search(job(), hw::host_demo(), roomy, policies<>{}.with(update::fp32{})).has_value());
   trace::trace ranks = job();
-  ranks.job.world = 2;
-  CHECK(plan::search(ranks, hw::host_demo(), roomy).failure().code == errc::not_allowed);
+  ranks.job.world = 0;
+  CHECK(plan::search(ranks, hw::host_demo(), roomy).failure().code == errc::invalid_argument);
   trace::trace empty = job();
   empty.blocks.clear();
   CHECK(plan::search(empty, hw::host_demo(), roomy).failure().code == errc::invalid_argument);

@@ -142,10 +142,13 @@ class evaluator {
   };
 
   constexpr result<schedule::program> compile(candidate const& c) const {
+    // The step that repeats: with deferred updates, one that begins with those of the step before.
+    bool const carries = space_.placements[c.placement].defer > 0;
     return schedule::compile(space_.facts,
                              space_.layout,
                              space_.knobs_of(c.placement, c.assignment, c.buffers),
-                             space_.rules.eviction);
+                             space_.rules.eviction,
+                             carries ? schedule::segment::resume : schedule::segment::step);
   }
   constexpr std::vector<picoseconds> durations(schedule::program const& p) const {
     return sim::durations_of(p, space_.facts, machine_, space_.rules.bandwidth);

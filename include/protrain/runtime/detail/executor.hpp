@@ -287,7 +287,7 @@ class executor {
     if (scalars.skip == 0) {
       update_chunk(i, left_over ? left_ : now_, scalars.scale);
     }
-    left_done_ += left_over ? 1 : 0;
+    left_done_ += left_over ? 1U : 0U;
   }
 
   void update_chunk(schedule::instruction const& i, step_values<Rule> const& of, float scale) {
