@@ -25,7 +25,8 @@ class operators {
  public:
   explicit operators(scope& s) : scope_(s) {}
 
-  float* operator()(std::string_view name, length elements) {
+  // Inlined into a block, g++ 12 no longer sees when the optional is empty, and warns.
+  [[gnu::noinline]] float* operator()(std::string_view name, length elements) {
     current_.reset();
     current_.emplace(begin{scope_, name});
     return elements > 0 ? scope_.scratch(protrain::dtype::f32, {elements}).as<float>() : nullptr;
