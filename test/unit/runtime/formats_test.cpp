@@ -57,3 +57,30 @@ TEST_CASE("separate masters in bf16 and fp16 have the plain loop's bits under ev
     }
   }
 }
+
+TEST_CASE("a loss scale is undone exactly, and saves what fp16 would lose") {
+  model::job job = beside(dtype::f16, 2, 0.05F);
+  auto const scaled = [&](float scale) {
+    job.loss_scale = scale;
+    test::subject const s = mlp(job);
+    test::outcome const want = test::train_plain(s, 3);
+    for (test::placement const& p : test::placements()) {
+      device::serial_device d;
+      comm::self alone;
+      runtime::engine engine(d, alone, s.table, test::parts_of(s, p));
+      CHECK(test::difference(test::train(engine, s, 3), want) == "");
+    }
+    return want;
+  };
+  test::outcome const plain = scaled(1);
+  test::outcome const large = scaled(0x1p11F);
+  // Far from both ends of fp16 another power of two changes nothing.
+  CHECK(test::difference(scaled(0x1p12F), large) == "");
+  // Norms are those of the gradients without the scale.
+  for (std::size_t i = 0; i < large.norms.size(); ++i) {
+    CHECK(std::bit_cast<float>(large.norms[i]) ==
+          doctest::Approx(std::bit_cast<float>(plain.norms[i])).epsilon(0.01));
+  }
+  // So small a scale that every gradient underflows.
+  CHECK(scaled(0x1p-40F).norms.front() == 0);
+}
