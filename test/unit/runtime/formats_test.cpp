@@ -13,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -83,4 +84,25 @@ TEST_CASE("a loss scale is undone exactly, and saves what fp16 would lose") {
   }
   // So small a scale that every gradient underflows.
   CHECK(scaled(0x1p-40F).norms.front() == 0);
+}
+
+TEST_CASE("an fp16 job that skips survives a loss scale that overflows") {
+  model::job job = beside(dtype::f16, 1, 0);
+  job.skip = true;
+  job.loss_scale = 0x1p60F;
+  test::subject const s = mlp(job);
+  for (test::placement const& p : test::placements()) {
+    device::serial_device d;
+    comm::self alone;
+    runtime::engine engine(d, alone, s.table, test::parts_of(s, p));
+    engine.initialise(s.load);
+    test::outcome before;
+    test::add_parameters(before, engine, s);
+    test::outcome after;
+    test::add_steps(after, engine, s, 0, 2);
+    test::add_parameters(after, engine, s);
+    CHECK(after.parameters == before.parameters);
+    CHECK(std::isnan(std::bit_cast<float>(after.norms[0])));
+    CHECK(std::isfinite(std::bit_cast<float>(after.losses[1])));
+  }
 }
