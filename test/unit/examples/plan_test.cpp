@@ -156,7 +156,7 @@ TEST_CASE("a plan file trains; another job's file is refused by the first differ
   write_file(file, a.out);
   command train("examples/train", {"--text", text, "--steps", "2", "--plan", file});
   CHECK(train.wait().code == 0);
-  CHECK(train.line("plan        ") == json::parse(a.out)["plan"]["string"]);
+  CHECK(json::parse(a.out)["plan"]["string"] == train.line("plan        "));
   command other("examples/train",
                 {"--text", text, "--steps", "2", "--plan", file, "--micro-batch", "2"});
   CHECK(other.wait().code == 1);

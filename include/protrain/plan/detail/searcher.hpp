@@ -223,7 +223,8 @@ class searcher {
     }
   }
 
-  constexpr void try_neighbours(candidate const& c, std::uint32_t reach, std::size_t most) {
+  /// By value: evaluating moves the results that it came from.
+  constexpr void try_neighbours(candidate c, std::uint32_t reach, std::size_t most) {
     activation::counts const n = space_.counts[c.assignment];
     axis const persist{0, static_cast<std::uint32_t>(space_.placements.size() - 1)};
     for (std::uint32_t const p : around(c.placement, persist, reach)) {
