@@ -49,13 +49,13 @@ int run(int count, char** words) {
     std::printf("%s", f.help().c_str());
     return 0;
   }
-  cli::training_task const task = cli::read_task(f, dtypes, files);
   protrain::hw::machine const machine = cli::read_machine(f, "host-demo");
+  cli::training_task const task = cli::read_task(f, dtypes, files, machine.devices);
   cli::built_model const model = cli::build_model(task.config, task.job);
   cli::planning const p{.model_type = std::string(type_name(task.config)),
                         .facts = protrain::profile::dry_run(model.table, task.job, machine),
                         .machine = machine,
-                        .budget = cli::read_budget(f, machine)};
+                        .budget = cli::read_budget(f, machine, task.job.world)};
   auto const wanted = cli::read_request(f, p);
   auto const found = cli::make_plan(p, wanted);
   if (f.given("json")) {

@@ -10,7 +10,9 @@
 #include "examples/cli/run_files.hpp"
 #include "examples/cli/runfiles.hpp"
 #include "examples/transformer/plain.hpp"
+#include "protrain/comm/error.hpp"
 #include "protrain/comm/self.hpp"
+#include "protrain/comm/threads.hpp"
 #include "protrain/device/host/host_device.hpp"
 #include "protrain/device/serial/serial_device.hpp"
 #include "protrain/hw/presets.hpp"
@@ -22,6 +24,8 @@
 #include "protrain/report/plan_summary.hpp"
 #include "protrain/runtime/engine.hpp"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -30,6 +34,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -84,20 +89,26 @@ protrain::io::step_record record_of(protrain::runtime::step_result const& r) {
           .grad_norm = r.grad_norm,
           .grad_norm_clipped = r.grad_norm_clipped,
           .tokens = r.tokens,
-          .seconds = r.seconds};
+          .seconds = r.seconds,
+          .skipped = r.skipped};
 }
 
 int train_plain(setup& s) {
   transformer::plain_trainer trainer(s.model.table, s.task.job);
   trainer.initialise(cli::initial_values(s.task.config, s.task.job.seed));
   auto const result = cli::run_steps(
-      s.task.job, s.text, s.steps, s.log.get(), [&](protrain::runtime::batch const& data) {
+      s.task.job,
+      s.text,
+      s.steps,
+      s.log.get(),
+      [&](protrain::runtime::batch const& data) {
         auto const start = std::chrono::steady_clock::now();
         auto out = record_of(trainer.step(data, {.learning_rate = s.learning_rate}));
         out.seconds =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         return out;
-      });
+      },
+      [] { return cli::interrupted(); });
   return finish(s, result, [&](protrain::parameter_id id) { return trainer.read(id); });
 }
 
@@ -110,6 +121,12 @@ protrain::io::memory_record memory_record_of(Engine const& engine) {
           .host_pinned = engine.measured(space::host).peak,
           .measured = {measured.at_peak, measured.maximum},
           .predicted = {predicted.at_peak, predicted.maximum}};
+}
+
+template <class Engine>
+bool agree_on_memory(Engine const& engine) {
+  return protrain::report::agree(engine.predicted(space::device), engine.measured(space::device)) &&
+         protrain::report::agree(engine.predicted(space::host), engine.measured(space::host));
 }
 
 /// Prints both tables; 3 if prediction and count differ anywhere.
@@ -133,34 +150,103 @@ int compare_memory(Engine const& engine) {
   return code;
 }
 
-template <class Device>
-int train_planned(setup& s, Device& device, protrain::plan::plan const& plan) {
-  protrain::comm::self comm;
+/// Trains as one rank and, on rank 0, says how it went. The ranks stop together.
+template <class Device, class Comm>
+int train_rank(setup& s, Device& device, Comm& comm, protrain::plan::plan const& plan) {
   protrain::runtime::engine engine(device, comm, s.model.table, protrain::runtime::parts_of(plan));
   engine.initialise(cli::initial_values(s.task.config, s.task.job.seed));
   auto const result = cli::run_steps(
-      s.task.job, s.text, s.steps, s.log.get(), [&](protrain::runtime::batch const& data) {
+      s.task.job,
+      s.text,
+      s.steps,
+      s.log.get(),
+      [&](protrain::runtime::batch const& data) {
         auto out = record_of(engine.step(data, {.learning_rate = s.learning_rate}));
         out.memory = memory_record_of(engine);
         return out;
-      });
-  int const code = finish(s, result, [&](protrain::parameter_id id) { return engine.read(id); });
+      },
+      [&] { return comm.sum(cli::interrupted() ? 1 : 0) > 0; },
+      comm.rank());
+  auto const read = [&](protrain::parameter_id id) { return engine.read(id); };
+  if (comm.rank() > 0) {
+    for (std::size_t i = 0; i < s.planning.facts.parameters.size(); ++i) {
+      (void)read(protrain::make_id<protrain::parameter_id>(i));
+    }
+    return agree_on_memory(engine) ? 0 : 3;
+  }
+  int const code = finish(s, result, read);
   int const memory = compare_memory(engine);
   return memory != 0 ? memory : code;
+}
+
+/// Every rank on a thread of its own, with a device of its own. Rethrows the failure that came
+/// first: what the other ranks say is that they were aborted.
+template <class MakeDevice>
+int train_ranks(setup& s, MakeDevice const& make_device, protrain::plan::plan const& plan) {
+  auto const ranks = static_cast<std::uint32_t>(s.task.job.world);
+  protrain::comm::thread_group group(ranks);
+  std::vector<int> codes(ranks, 0);
+  std::vector<std::exception_ptr> failures(ranks);
+  std::vector<std::thread> threads;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    threads.emplace_back([&, r] {
+      protrain::comm::threads comm(group, r);
+      try {
+        auto const device = make_device();
+        codes[r] = train_rank(s, *device, comm, plan);
+      } catch (std::exception const& e) {
+        failures[r] = std::current_exception();
+        comm.abort(e.what());
+      }
+    });
+  }
+  for (std::thread& t : threads) {
+    t.join();
+  }
+  std::exception_ptr aborted;
+  for (std::exception_ptr const& f : failures) {
+    try {
+      if (f) {
+        std::rethrow_exception(f);
+      }
+    } catch (protrain::comm::comm_error const&) {
+      aborted = f;
+    }
+  }
+  if (aborted) {
+    std::rethrow_exception(aborted);
+  }
+  return *std::max_element(codes.begin(), codes.end());
+}
+
+template <class MakeDevice>
+int train_planned(setup& s, MakeDevice const& make_device, protrain::plan::plan const& plan) {
+  if (s.task.job.world > 1) {
+    return train_ranks(s, make_device, plan);
+  }
+  auto const device = make_device();
+  protrain::comm::self comm;
+  return train_rank(s, *device, comm, plan);
 }
 
 int train_on(setup& s, std::string const& device, protrain::plan::plan const& plan) {
   std::array<std::uint64_t, 2> const limit{s.planning.budget.gpu.value,
                                            s.planning.budget.host.value};
   if (device == "serial") {
-    protrain::device::serial_device serial({.limit = limit});
-    return train_planned(s, serial, plan);
+    using protrain::device::serial_device;
+    return train_planned(
+        s,
+        [&] {
+          return std::make_unique<serial_device>(protrain::device::serial_options{.limit = limit});
+        },
+        plan);
   }
   protrain::hw::machine const& m = s.planning.machine;
-  protrain::device::host_device host({.h2d = {m.host_to_device, m.copy_latency},
-                                      .d2h = {m.device_to_host, m.copy_latency},
-                                      .limit = limit});
-  return train_planned(s, host, plan);
+  protrain::device::host_options const options{.h2d = {m.host_to_device, m.copy_latency},
+                                               .d2h = {m.device_to_host, m.copy_latency},
+                                               .limit = limit};
+  return train_planned(
+      s, [&] { return std::make_unique<protrain::device::host_device>(options); }, plan);
 }
 
 void declare(cli::flags& f) {
@@ -177,7 +263,7 @@ void declare(cli::flags& f) {
 }
 
 setup read_setup(cli::flags const& f, cli::runfiles const& files) {
-  cli::training_task task = cli::read_task(f, dtypes, files);
+  cli::training_task task = cli::read_task(f, dtypes, files, protrain::hw::host_demo().devices);
   std::uint64_t const vocabulary = vocabulary_of(task.config);
   if (vocabulary < 256) {
     throw cli::usage_error("--model " + cli::quote(task.model) + ": vocab_size is " +
@@ -188,7 +274,7 @@ setup read_setup(cli::flags const& f, cli::runfiles const& files) {
   cli::planning planning{.model_type = std::string(type_name(task.config)),
                          .facts = protrain::profile::dry_run(model.table, task.job, machine),
                          .machine = machine,
-                         .budget = cli::read_budget(f, machine)};
+                         .budget = cli::read_budget(f, machine, task.job.world)};
   auto text = cli::read_text(f, files, task.job.sequence);
   setup s{.task = std::move(task),
           .model = std::move(model),
@@ -212,6 +298,10 @@ int run(int count, char** words) {
   std::string const device = f.choice("device", "host", {"host", "serial"});
   bool const plain = f.given("plain");
   setup s = read_setup(f, files);
+  if (plain && s.task.job.world > 1) {
+    f.refuse("world", "must be 1 with --plain: the plain loop is one rank");
+  }
+  cli::watch_interrupt();
   std::string const job = cli::describe(s.task, s.planning.facts);
   std::printf("job         %s\n", job.c_str());
   std::printf("text        %s: %s\n",

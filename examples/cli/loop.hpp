@@ -23,20 +23,23 @@
 
 namespace cli {
 
-/// All micro-batches of one step.
+/// One rank's micro-batches of one step. Samples of a step are counted over micro-batches, ranks in
+/// each, samples of each, so that the global batch is the same however it is split.
 class step_data {
  public:
-  explicit step_data(protrain::model::job const& job)
+  explicit step_data(protrain::model::job const& job, std::uint64_t rank = 0)
       : job_(job),
+        rank_(rank),
         tokens_(job.accumulate * job.micro_batch * job.sequence),
         targets_(tokens_.size()) {}
 
   protrain::runtime::batch fill(protrain::io::text_data const& text, std::uint64_t step) {
     for (std::uint64_t i = 0; i < job_.accumulate * job_.micro_batch; ++i) {
       std::uint64_t const at = i * job_.sequence;
+      std::uint64_t const m = i / job_.micro_batch;
       text.sample(job_.seed,
                   step,
-                  i,
+                  i + (m * (job_.world - 1) + rank_) * job_.micro_batch,
                   std::span(tokens_).subspan(at, job_.sequence),
                   std::span(targets_).subspan(at, job_.sequence));
     }
@@ -50,6 +53,7 @@ class step_data {
 
  private:
   protrain::model::job const& job_;
+  std::uint64_t rank_;
   std::vector<std::int32_t> tokens_;
   std::vector<std::int32_t> targets_;
 };
@@ -87,22 +91,45 @@ inline std::string step_line(protrain::io::step_record const& r, std::uint64_t s
          " tokens/s";
 }
 
-/// Calls `step(batch)` for steps 1, 2, ..., which returns a step_record. Prints some ten lines, and
-/// on a terminal every step.
-template <class Step>
+/// Shows steps: some ten lines, and on a terminal every step.
+class step_printer {
+ public:
+  explicit step_printer(std::uint64_t steps)
+      : steps_(steps), every_(std::max<std::uint64_t>(1, steps / 10)) {}
+
+  void show(protrain::io::step_record const& r) {
+    std::string const line = step_line(r, steps_);
+    if (r.step == 1 || r.step % every_ == 0 || r.step == steps_) {
+      progress_.clear();
+      std::printf("%s\n", line.c_str());
+      std::fflush(stdout);
+    } else {
+      progress_.show(line);
+    }
+  }
+
+ private:
+  std::uint64_t steps_;
+  std::uint64_t every_;
+  protrain::report::progress progress_{stdout};
+};
+
+/// Calls `step(batch)` for steps 1, 2, ..., which returns a step_record, until `stop()`. Only rank
+/// 0 prints and logs.
+template <class Step, class Stop>
 loop_result run_steps(protrain::model::job const& job,
                       protrain::io::text_data const& text,
                       std::uint64_t steps,
                       protrain::io::step_log* log,
-                      Step const& step) {
+                      Step const& step,
+                      Stop const& stop,
+                      std::uint64_t rank = 0) {
   loop_result out;
-  step_data data(job);
-  protrain::report::progress progress(stdout);
-  std::uint64_t const every = std::max<std::uint64_t>(1, steps / 10);
-  watch_interrupt();
+  step_data data(job, rank);
+  step_printer printer(steps);
   for (std::uint64_t s = 1; s <= steps; ++s) {
     protrain::io::step_record const r = step(data.fill(text, s));
-    if (log != nullptr) {
+    if (log != nullptr && rank == 0) {
       log->add(r);
     }
     ++out.steps;
@@ -110,15 +137,10 @@ loop_result run_steps(protrain::model::job const& job,
     out.seconds += r.seconds;
     out.losses.add(std::span(&r.loss, 1));
     out.norms.add(std::span(&r.grad_norm, 1));
-    std::string const line = step_line(r, steps);
-    if (s == 1 || s % every == 0 || s == steps) {
-      progress.clear();
-      std::printf("%s\n", line.c_str());
-      std::fflush(stdout);
-    } else {
-      progress.show(line);
+    if (rank == 0) {
+      printer.show(r);
     }
-    if (interrupted() && s < steps) {
+    if (s < steps && stop()) {
       out.interrupted = true;
       break;
     }

@@ -4,10 +4,12 @@
 #include "examples/cli/options.hpp"
 
 #include "examples/cli/model.hpp"
+#include "protrain/hw/presets.hpp"
 #include "protrain/io/config.hpp"
 #include "protrain/report/format.hpp"
 #include "protrain/update/state_format.hpp"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <optional>
@@ -83,7 +85,8 @@ void add_task_flags(flags& f, std::vector<std::string_view> const& dtypes) {
       .add("dtype", all, std::string(dtypes.front()), "of parameters, activations and gradients")
       .add("state", "FORMAT", "by dtype", "optimizer state: fp32, split_master, separate_master")
       .add("micro-batch", "N", "1", "samples at a time")
-      .add("accumulate", "K", "1", "micro-batches per step")
+      .add("accumulate", "K", "1", "micro-batches per step and rank")
+      .add("world", "W", "the machine's", "ranks")
       .add("sequence", "T", "the model's", "tokens per sample")
       .add("seed", "S", "1", "of initial values, data order and dropout")
       .add("clip", "X", "0", "largest gradient norm; 0 means no clipping")
@@ -92,7 +95,8 @@ void add_task_flags(flags& f, std::vector<std::string_view> const& dtypes) {
 
 training_task read_task(flags const& f,
                         std::vector<std::string_view> const& dtypes,
-                        runfiles const& files) {
+                        runfiles const& files,
+                        std::uint64_t default_world) {
   training_task t{.model = f.text("model").value_or("tiny-gpt2")};
   std::optional<double> dropout;
   if (f.given("dropout")) {
@@ -106,6 +110,7 @@ training_task read_task(flags const& f,
   j.state = read_state(f, j.type);
   j.micro_batch = f.integer("micro-batch", 1, 1, most_samples);
   j.accumulate = f.integer("accumulate", 1, 1, 1U << 16U);
+  j.world = f.integer("world", default_world, 1, 1U << 16U);
   std::uint64_t const positions = positions_of(t.config);
   j.sequence = f.integer("sequence", positions, 1, positions);
   j.seed = f.integer("seed", 1, 0, std::numeric_limits<std::uint64_t>::max());
@@ -124,9 +129,14 @@ void add_budget_flags(flags& f) {
       .add("host-memory", "SIZE", "the machine's", "host budget");
 }
 
-protrain::plan::budget read_budget(flags const& f, protrain::hw::machine const& m) {
+protrain::plan::budget read_budget(flags const& f,
+                                   protrain::hw::machine const& m,
+                                   std::uint64_t world) {
+  // The device made of host memory has all ranks in one process.
+  std::uint64_t const local =
+      m.name == protrain::hw::host_demo().name ? world : std::min<std::uint64_t>(world, m.devices);
   return {.gpu = {f.size("gpu-memory", m.device_memory.value)},
-          .host = {f.size("host-memory", m.host_memory.value)}};
+          .host = {f.size("host-memory", m.host_memory.value) / std::max<std::uint64_t>(1, local)}};
 }
 
 std::string describe(training_task const& t, protrain::trace::trace const& facts) {
@@ -141,7 +151,9 @@ std::string describe(training_task const& t, protrain::trace::trace const& facts
   out += ": " + human_count(parameters) + " parameters in " + std::to_string(facts.blocks.size()) +
          " blocks; " + std::string(name_of(j.type)) + ", state " + std::string(name_of(j.state)) +
          "; " + std::to_string(j.accumulate) + " x " + std::to_string(j.micro_batch) + " x " +
-         std::to_string(j.sequence) + " tokens a step; seed " + std::to_string(j.seed);
+         std::to_string(j.sequence) + " tokens a step" +
+         (j.world > 1 ? " on each of " + std::to_string(j.world) + " ranks" : "") + "; seed " +
+         std::to_string(j.seed);
   return out + (j.clip > 0 ? "; clipped" : "") + (j.dropout > 0 ? "; with dropout" : "");
 }
 

@@ -28,11 +28,15 @@ void add_task_flags(flags& f, std::vector<std::string_view> const& dtypes);
 /// Throws usage_error or protrain::io::input_error.
 training_task read_task(flags const& f,
                         std::vector<std::string_view> const& dtypes,
-                        runfiles const& files);
+                        runfiles const& files,
+                        std::uint64_t default_world);
 
 /// `--gpu-memory` and `--host-memory`; the machine's where they aren't given.
 void add_budget_flags(flags& f);
-protrain::plan::budget read_budget(flags const& f, protrain::hw::machine const& m);
+/// For one rank: a host's memory is shared by its ranks.
+protrain::plan::budget read_budget(flags const& f,
+                                   protrain::hw::machine const& m,
+                                   std::uint64_t world);
 
 /// "gpt2-xl: 1.56G parameters in 50 blocks; bf16, ..." on one line.
 std::string describe(training_task const& t, protrain::trace::trace const& facts);
