@@ -15,3 +15,4 @@
 #include "protrain/planning.hpp"
 #include "protrain/profile/dry_run.hpp"
 #include "protrain/runtime/engine.hpp"
+#include "protrain/runtime/memory_manager.hpp"

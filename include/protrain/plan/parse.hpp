@@ -320,9 +320,11 @@ constexpr result<request, parse_error> parse(std::string_view s) {
     return checkpoint_all();
   }
   auto out = detail::plan_reader{}.read(s);
-  if (out && out->defer.value_or(0) > 0 && out->time &&
-      *out->time != update::timing::before_next_use) {
-    return parse_error{"defer", update::name_of(*out->time), defer_needs_time};
+  if (out && out->defer.value_or(0) > 0) {
+    std::optional<update::timing> const& time = out->time;
+    if (time && *time != update::timing::before_next_use) {
+      return parse_error{"defer", update::name_of(*time), defer_needs_time};
+    }
   }
   return out;
 }

@@ -138,9 +138,9 @@ class space_of {
     wanted = r;
     auto const bytes = update::bytes_of(facts.job);
     choose_layout(bytes->value);
-    common.time = r.time                    ? *r.time
-                  : r.defer.value_or(0) > 0 ? update::timing::before_next_use
-                                            : rules.timing.choose(facts.job);
+    common.time =
+        r.defer.value_or(0) > 0 ? update::timing::before_next_use : rules.timing.choose(facts.job);
+    common.time = r.time.value_or(common.time);
     auto const made = cost::make_step(facts, layout, common.time, rates);
     if (!made) {
       return made.failure();

@@ -62,12 +62,12 @@ class engine {
         bytes_(*update::bytes_of(parts_.facts.job)),
         segments_(device),
         storage_(device, comm, parts_),
-        executor_(device, comm, model_, parts_) {
+        executor_(device, comm, model_, parts_),
+        deferred_(static_cast<std::uint32_t>(std::ranges::count(program().deferred, 1))) {
     reserve();
     device_.reset_usage();
     segments_.load(parts_.programs, parts_.layout, model_, bytes_, bases(), comm.rank());
     storage_.clear(segments_.carried());
-    deferred_ = static_cast<std::uint32_t>(std::ranges::count(program().deferred, 1));
   }
   /// From a model and its plan; the stack must outlive the engine.
   template <class... Blocks>

@@ -14,6 +14,7 @@
 #include <protrain/runtime/error.hpp>
 #include <protrain/runtime/kernels.hpp>
 #include <protrain/runtime/loss.hpp>
+#include <protrain/runtime/memory_manager.hpp>
 #include <protrain/runtime/pending.hpp>
 #include <protrain/runtime/batch.hpp>
 #include <protrain/runtime/detail/bindings.hpp>
@@ -28,4 +29,5 @@
 #include <protrain/runtime/error.hpp>
 #include <protrain/runtime/kernels.hpp>
 #include <protrain/runtime/loss.hpp>
+#include <protrain/runtime/memory_manager.hpp>
 #include <protrain/runtime/pending.hpp>

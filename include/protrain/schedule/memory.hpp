@@ -41,7 +41,7 @@ class memory_sweep {
     live_[padding] += size - a.bytes;
     rounded_ += size;
     ends_.push_back({a.offset + size, a.end});
-    std::push_heap(ends_.begin(), ends_.end(), lower);
+    std::ranges::push_heap(ends_, lower);
   }
   constexpr void remove(allocation const& a) {
     std::uint64_t const size = granules(a.bytes);
@@ -52,7 +52,7 @@ class memory_sweep {
   /// Everything that begins or ends at `position` has been added or removed.
   constexpr void settle(std::uint32_t position) {
     while (!ends_.empty() && ends_.front().until <= position) {
-      std::pop_heap(ends_.begin(), ends_.end(), lower);
+      std::ranges::pop_heap(ends_, lower);
       ends_.pop_back();
     }
     std::uint64_t const top = ends_.empty() ? 0 : ends_.front().address;
@@ -103,7 +103,7 @@ constexpr memory_report memory_of(program const& p, space where) {
       events.push_back({p.allocations[i].end, false, i});
     }
   }
-  std::sort(events.begin(), events.end());
+  std::ranges::sort(events);
   detail::memory_sweep sweep{};
   for (std::size_t i = 0; i < events.size(); ++i) {
     allocation const& a = p.allocations[events[i].allocation];

@@ -21,7 +21,7 @@ constexpr std::vector<std::uint32_t> tensors_used(trace::trace const& t,
   std::vector<std::uint32_t> out;
   for (std::size_t i = 0; i < c.tensors.size(); ++i) {
     auto const& uses = t.parameters[c.tensors[i].parameter.index()].uses;
-    if (c.tensors[i].elements > 0 && std::find(uses.begin(), uses.end(), b) != uses.end()) {
+    if (c.tensors[i].elements > 0 && std::ranges::find(uses, b) != uses.end()) {
       out.push_back(static_cast<std::uint32_t>(i));
     }
   }
@@ -29,7 +29,7 @@ constexpr std::vector<std::uint32_t> tensors_used(trace::trace const& t,
 }
 
 constexpr bool has_repeated_tensor(trace::trace const& t, chunk::chunk const& c) {
-  return std::any_of(c.tensors.begin(), c.tensors.end(), [&](chunk::placed_tensor const& p) {
+  return std::ranges::any_of(c.tensors, [&](chunk::placed_tensor const& p) {
     return p.elements > 0 && t.parameters[p.parameter.index()].uses.size() > 1;
   });
 }
@@ -53,12 +53,11 @@ constexpr void add_spans(std::vector<gradient_span>& out,
     if (used.empty()) {
       continue;
     }
-    bool const again =
-        std::any_of(used.begin(), used.end(), [&](std::uint32_t i) { return in_span[i] != 0; });
+    bool const again = std::ranges::any_of(used, [&](std::uint32_t i) { return in_span[i] != 0; });
     bool const gap = open && tied && out.back().blocks.back().value != b.value + 1;
     if (!open || again || gap) {
       out.push_back({.chunk = id, .ordinal = ordinal++});
-      std::fill(in_span.begin(), in_span.end(), std::uint8_t{0});
+      std::ranges::fill(in_span, std::uint8_t{0});
       open = true;
     }
     out.back().blocks.push_back(b);
@@ -81,9 +80,8 @@ constexpr std::vector<gradient_span> make_spans(trace::trace const& t, chunk::la
     }
   }
   for (gradient_span& s : out) {
-    std::sort(s.tensors.begin(), s.tensors.end(), [](span_tensor const& a, span_tensor const& b) {
-      return a.tensor < b.tensor;
-    });
+    std::ranges::sort(
+        s.tensors, [](span_tensor const& a, span_tensor const& b) { return a.tensor < b.tensor; });
   }
   return out;
 }

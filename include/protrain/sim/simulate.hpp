@@ -187,7 +187,7 @@ constexpr timeline simulate(schedule::program const& p, std::span<picoseconds co
 /// The queue that a phase mostly waits for: the largest share of the critical chain.
 constexpr queue_id bound_by(timeline const& t, phase p) {
   auto const& shares = t.critical[static_cast<std::size_t>(p)];
-  auto const at = std::max_element(shares.begin(), shares.end()) - shares.begin();
+  auto const at = std::ranges::max_element(shares) - shares.begin();
   return static_cast<queue_id>(at);
 }
 
@@ -199,7 +199,7 @@ constexpr queue_id bound_by(timeline const& t) {
       sum[q] += shares[q];
     }
   }
-  return static_cast<queue_id>(std::max_element(sum.begin(), sum.end()) - sum.begin());
+  return static_cast<queue_id>(std::ranges::max_element(sum) - sum.begin());
 }
 
 /// Time of one step among equal steps. Nothing of a step is carried past its end, so each starts

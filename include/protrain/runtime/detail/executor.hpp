@@ -16,6 +16,7 @@
 #include "protrain/runtime/detail/shards.hpp"
 #include "protrain/runtime/kernels.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -142,12 +143,8 @@ class executor {
     return bind_->address(program(), find(i, what, nth));
   }
   bool has(schedule::instruction const& i, role what) const {
-    for (schedule::operand const& o : program().operands_of(i)) {
-      if (o.what == what) {
-        return true;
-      }
-    }
-    return false;
+    return std::ranges::any_of(program().operands_of(i),
+                               [what](schedule::operand const& o) { return o.what == what; });
   }
 
   std::byte* operand_address(schedule::instruction const& i, std::size_t n) const {

@@ -52,10 +52,7 @@ class arena {
 
   /// Ends the allocation at `offset`; `last` are the instructions that touched it.
   constexpr void give(std::uint64_t offset, clock const& last) {
-    auto const it =
-        std::lower_bound(live_.begin(), live_.end(), offset, [](range const& r, std::uint64_t o) {
-          return r.begin < o;
-        });
+    auto const it = std::ranges::lower_bound(live_, offset, {}, &range::begin);
     PROTRAIN_EXPECT(it != live_.end() && it->begin == offset, "no live allocation there");
     graves_.push_back({it->begin, it->end, last});
     live_.erase(it);
@@ -72,14 +69,13 @@ class arena {
   constexpr clock exhume(std::uint64_t begin, std::uint64_t end) {
     clock before{};
     std::size_t kept = 0;
-    for (std::size_t i = 0; i < graves_.size(); ++i) {
-      grave const& g = graves_[i];
+    for (grave const& g : graves_) {
       bool const touches = g.begin < end && begin < g.end;
       if (touches) {
         merge(before, g.last);
       }
-      if (!(touches && begin <= g.begin && g.end <= end)) {
-        graves_[kept++] = graves_[i];
+      if (!touches || begin > g.begin || g.end > end) {
+        graves_[kept++] = g;
       }
     }
     while (graves_.size() > kept) {

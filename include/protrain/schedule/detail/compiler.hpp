@@ -71,9 +71,10 @@ class compiler {
     emitter out;
     out.out.fingerprint = trace::fingerprint(t);
     out.out.part = part;
-    out.out.micro_batches = trains(part) ? static_cast<std::uint32_t>(t.job.accumulate)
-                            : part == segment::evaluate ? 1
-                                                        : 0;
+    out.out.micro_batches = part == segment::evaluate ? 1 : 0;
+    if (trains(part)) {
+      out.out.micro_batches = static_cast<std::uint32_t>(t.job.accumulate);
+    }
     out.out.ranks = t.job.world;
     out.out.spans = make_spans(t, l);
     return out;

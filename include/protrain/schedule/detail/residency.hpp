@@ -217,8 +217,7 @@ class residency {
   /// Frees dedicated slots that neither `stage` nor the one before or after it uses.
   constexpr void drop_oversize(std::uint32_t stage) {
     std::size_t kept = 0;
-    for (std::size_t i = 0; i < oversize_.size(); ++i) {
-      chunk_id const c = oversize_[i];
+    for (chunk_id const c : oversize_) {
       bool const soon =
           stage < stages_.count() &&
           (needed_at(c, stage) || (stage + 1 < stages_.count() && needed_at(c, stage + 1)));

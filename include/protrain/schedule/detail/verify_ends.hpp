@@ -33,31 +33,44 @@ constexpr std::uint64_t home_bytes(machine const& m, allocation const& home) {
   }
 }
 
+/// One chunk's home: what it holds before the segment, and that there is one only.
+constexpr verdict place_home(machine& m, std::uint32_t a) {
+  allocation const& home = m.p.allocations[a];
+  chunk_id const c = home.chunk;
+  bool const known = c.index() < m.l.chunks.size() && m.l[c].elements > 0;
+  if (!known || home.bytes != home_bytes(m, home) ||
+      (home.what != category::parameters && !m.l[c].trainable)) {
+    return reject(rejection::malformed, "a wrong home of a chunk", home.begin, a);
+  }
+  content now{.what = holds::value, .of = c.value, .count = m.first_version(c)};
+  std::uint32_t* list = &m.values[c.index()];
+  if (home.what == category::optimizer) {
+    now.what = holds::state;
+    list = &m.states[c.index()];
+  } else if (home.what == category::gradients) {
+    now = m.deferred(c) && resumes(m.p.part) ? full_store(m, c) : content{};
+    list = &m.stores[c.index()];
+  }
+  if (*list != 0) {
+    return reject(rejection::malformed, "a chunk with two homes", home.begin, a);
+  }
+  *list = a + 1;
+  m.memory.set({.allocation = {a}, .bytes = home.bytes}, now);
+  return {};
+}
+
 /// What is there before a segment: carried values and states, each chunk's once, together; and
 /// the gradients of updates that were left over.
 constexpr verdict place_homes(machine& m) {
   for (std::uint32_t a = 0; a < m.p.allocations.size(); ++a) {
-    allocation const& home = m.p.allocations[a];
-    bool const value = home.what == category::parameters;
-    bool const store = home.what == category::gradients;
-    if (!home.carried || (!value && !store && home.what != category::optimizer)) {
-      continue;
+    category const what = m.p.allocations[a].what;
+    bool const home =
+        what == category::parameters || what == category::gradients || what == category::optimizer;
+    if (m.p.allocations[a].carried && home) {
+      if (verdict const v = place_home(m, a); !v) {
+        return v;
+      }
     }
-    std::vector<std::uint32_t>& list = value ? m.values : store ? m.stores : m.states;
-    chunk_id const c = home.chunk;
-    if (c.index() >= m.l.chunks.size() || m.l[c].elements == 0 ||
-        home.bytes != home_bytes(m, home) || (!value && !m.l[c].trainable) ||
-        list[c.index()] != 0) {
-      return reject(rejection::malformed, "a wrong home of a chunk", home.begin, a);
-    }
-    list[c.index()] = a + 1;
-    content now{
-        .what = value ? holds::value : holds::state, .of = c.value, .count = m.first_version(c)};
-    if (store) {
-      bool const left = m.deferred(c) && resumes(m.p.part);
-      now = left ? full_store(m, c) : content{};
-    }
-    m.memory.set({.allocation = {a}, .bytes = home.bytes}, now);
   }
   for (std::uint32_t c = 0; c < m.l.chunks.size(); ++c) {
     bool const needed = m.l.chunks[c].elements > 0;

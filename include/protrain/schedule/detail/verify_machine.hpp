@@ -44,18 +44,18 @@ struct machine {
   std::uint32_t report = 0;               ///< 1 + operand that the caller reads
   std::array<std::uint32_t, 4> shared{};  ///< by shared_place: 1 + allocation
 
-  constexpr machine(program const& program_,
-                    trace::trace const& trace_,
-                    chunk::layout const& layout_,
-                    update::state_bytes bytes_,
-                    span_index spans_,
-                    std::uint64_t rank_)
-      : p(program_),
-        t(trace_),
-        l(layout_),
-        bytes(bytes_),
-        spans(std::move(spans_)),
-        rank(rank_),
+  constexpr machine(program const& what,
+                    trace::trace const& facts,
+                    chunk::layout const& layout,
+                    update::state_bytes sizes,
+                    span_index cut,
+                    std::uint64_t as)
+      : p(what),
+        t(facts),
+        l(layout),
+        bytes(sizes),
+        spans(std::move(cut)),
+        rank(as),
         memory(p.allocations.size()),
         forwards(t.blocks.size(), 0),
         backwards(t.blocks.size(), 0),

@@ -20,7 +20,7 @@ constexpr content saved_of(instruction const& i) {
 
 /// Values of every chunk of the block, at this step's version; batch tensors; x.
 constexpr void pass_inputs(operands& o, bool reads_x) {
-  machine& m = o.state();
+  machine const& m = o.state();
   o.require(o.i.version == 1, rejection::wrong_version, "a pass of another step's version");
   for (chunk_id const c : m.l.chunks_of[o.i.block.index()]) {
     if (m.l[c].elements == 0) {
@@ -235,7 +235,7 @@ constexpr void run_gather(operands& o) {
 }
 
 constexpr void run_upload(operands& o) {
-  machine& m = o.state();
+  machine const& m = o.state();
   if (!o.names_chunk()) {
     return;
   }

@@ -16,7 +16,10 @@ namespace protrain::inline v0::schedule::detail {
 
 /// Micro-batches that a segment of the job runs.
 constexpr std::uint64_t micro_batches_of(segment part, model::job const& j) noexcept {
-  return trains(part) ? j.accumulate : part == segment::evaluate ? 1 : 0;
+  if (trains(part)) {
+    return j.accumulate;
+  }
+  return part == segment::evaluate ? 1 : 0;
 }
 
 constexpr verdict check_head(program const& p,

@@ -23,7 +23,7 @@ constexpr content contribution_of(operands& o, bool reduced) {
 }
 
 constexpr void run_zero(operands& o) {
-  machine& m = o.state();
+  machine const& m = o.state();
   space const where = space_of(o.i.queue);
   std::uint64_t size = 0;
   if (o.next_is(role::gradient)) {
@@ -78,7 +78,7 @@ constexpr content unreduced(machine const& m, operand const& shard, space where)
 /// Reads the rank's shard of the contribution that the instruction names, which is complete and
 /// reduced.
 constexpr void read_contribution(operands& o, space where) {
-  machine& m = o.state();
+  machine const& m = o.state();
   operand const* g = o.take(role::gradient, access::read, where, m.gradient_shard(o.i.chunk));
   if (g == nullptr) {
     return;
@@ -92,7 +92,7 @@ constexpr void read_contribution(operands& o, space where) {
 
 /// To a slot on the host; straight into the store when there is one contribution only.
 constexpr void run_offload(operands& o) {
-  machine& m = o.state();
+  machine const& m = o.state();
   if (!o.names_contribution()) {
     return;
   }
@@ -137,7 +137,7 @@ constexpr void run_accumulate(operands& o) {
 
 /// The chunk's whole gradient: its store with all contributions, or the only contribution itself.
 constexpr void read_total(operands& o, space where) {
-  machine& m = o.state();
+  machine const& m = o.state();
   chunk_id const c = o.i.chunk;
   std::uint64_t const all = m.contributions(c);
   if (o.next_is(role::store)) {
@@ -184,7 +184,7 @@ constexpr void run_norm_partial(operands& o) {
 }
 
 constexpr void run_norm_read(operands& o) {
-  machine& m = o.state();
+  machine const& m = o.state();
   operand const* from = o.take(role::norm, access::read, space::device, norm_cell_bytes);
   if (from == nullptr) {
     return;
@@ -198,7 +198,7 @@ constexpr void run_norm_read(operands& o) {
 
 /// Reads the rank's sums and answers how many chunks are in them.
 constexpr std::uint32_t read_own_norm(operands& o) {
-  machine& m = o.state();
+  machine const& m = o.state();
   operand const* host = o.take(role::norm, access::read, space::host, norm_cell_bytes);
   if (host == nullptr) {
     return 0;
@@ -216,7 +216,7 @@ constexpr std::uint32_t read_own_norm(operands& o) {
 }
 
 constexpr void run_norm_exchange(operands& o) {
-  machine& m = o.state();
+  machine const& m = o.state();
   o.require(m.several(), rejection::malformed, "an exchange in a program of one rank");
   std::uint32_t const sum = read_own_norm(o);
   o.write(

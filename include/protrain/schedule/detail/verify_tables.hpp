@@ -69,23 +69,36 @@ constexpr verdict check_chunk(trace::trace const& t,
               : reject(rejection::malformed, "a chunk of a wrong size", verdict::nowhere, c);
 }
 
+/// Blocks that use non-empty tensors of chunk `c`; `user` gets 1 + c for each. More than there are
+/// if one is unknown.
+constexpr std::size_t mark_users(trace::trace const& t,
+                                 chunk::layout const& l,
+                                 std::size_t c,
+                                 std::vector<std::size_t>& user) {
+  std::size_t users = 0;
+  for (chunk::placed_tensor const& p : l.chunks[c].tensors) {
+    if (p.elements == 0) {
+      continue;
+    }
+    for (block_id const b : t.parameters[p.parameter.index()].uses) {
+      if (b.index() >= user.size()) {
+        return user.size() + 1;
+      }
+      users += user[b.index()] == c + 1 ? 0U : 1U;
+      user[b.index()] = c + 1;
+    }
+  }
+  return users;
+}
+
 /// `blocks` of every chunk are the users of its non-empty tensors, and `chunks_of` says the same.
 constexpr verdict check_users(trace::trace const& t, chunk::layout const& l) {
   std::vector<std::size_t> listed(t.blocks.size(), 0);  // by block: chunks that name it so far
   std::vector<std::size_t> user(t.blocks.size(), 0);    // by block: 1 + last chunk that it uses
   for (std::size_t c = 0; c < l.chunks.size(); ++c) {
-    std::size_t users = 0;
-    for (chunk::placed_tensor const& p : l.chunks[c].tensors) {
-      if (p.elements == 0) {
-        continue;
-      }
-      for (block_id const b : t.parameters[p.parameter.index()].uses) {
-        if (b.index() >= user.size()) {
-          return reject(rejection::malformed, "a parameter used by an unknown block");
-        }
-        users += user[b.index()] == c + 1 ? 0U : 1U;
-        user[b.index()] = c + 1;
-      }
+    std::size_t const users = mark_users(t, l, c, user);
+    if (users > user.size()) {
+      return reject(rejection::malformed, "a parameter used by an unknown block");
     }
     std::size_t last = 0;
     for (block_id const b : l.chunks[c].blocks) {
