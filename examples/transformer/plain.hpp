@@ -163,9 +163,10 @@ class plain_trainer {
     float const scale = pt::optim::gradient_scale(inverse, stored, job_.clip);
     for (std::size_t i = 0; i < states_.size(); ++i) {
       state& s = states_[i];
+      pt::model::parameter const& p = model_.parameters[i];
       auto const with = rule_.prepare(
-          learning_rate, static_cast<std::int64_t>(steps_), model_.parameters[i].decay);
-      std::size_t const n = model_.parameters[i].trainable ? s.m.size() : 0;
+          learning_rate * p.learning_rate_scale, static_cast<std::int64_t>(steps_), p.decay);
+      std::size_t const n = p.trainable ? s.m.size() : 0;
       s.seen = false;
       with_masters(i, [&](auto const& masters) {
         pt::optim::update_range<pt::optim::adamw>(

@@ -174,8 +174,8 @@ class plain_ranks {
       state& s = states_[i];
       model::parameter const& p = model_.parameters[i];
       if (p.trainable && s.seen) {
-        auto const with =
-            rule_.prepare(learning_rate, static_cast<std::int64_t>(applied_), p.decay);
+        auto const with = rule_.prepare(
+            learning_rate * p.learning_rate_scale, static_cast<std::int64_t>(applied_), p.decay);
         optim::update_fp32(
             with, scale, s.gradient.data(), s.master.data(), s.m.data(), s.v.data(), s.m.size());
         publish(i);

@@ -7,6 +7,7 @@
 #include "protrain/model/job.hpp"
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,7 +18,10 @@ namespace protrain::inline v0::block {
 
 struct parameter_options {
   bool trainable = true;
-  bool decay = true;            ///< weight decay applies
+  bool decay = true;  ///< weight decay applies
+  /// Its group's factor on the step's learning rate. 0 stops the parameter but not its moments;
+  /// `trainable = false` saves the memory as well. That of a tied one is its first block's.
+  float learning_rate_scale = 1;
   std::string_view tied{};      ///< full name of the parameter of an earlier block that this one is
   std::optional<dtype> type{};  ///< the job's unless given
 };
@@ -28,6 +32,7 @@ struct declared_parameter {
   tensor_facts facts{};
   bool trainable = true;
   bool decay = true;
+  float learning_rate_scale = 1;
   std::string tied{};
   bool operator==(declared_parameter const&) const = default;
 };
@@ -63,10 +68,14 @@ class block_builder {
   parameter_ref parameter(std::string_view name,
                           extents const& shape,
                           parameter_options const& options = {}) {
+    PROTRAIN_EXPECT(options.learning_rate_scale >= 0 &&
+                        options.learning_rate_scale <= std::numeric_limits<float>::max(),
+                    "a learning-rate scale is finite and not negative");
     out_->parameters.push_back({.name = std::string(name),
                                 .facts = {options.type.value_or(job_->type), shape},
                                 .trainable = options.trainable,
                                 .decay = options.decay,
+                                .learning_rate_scale = options.learning_rate_scale,
                                 .tied = std::string(options.tied)});
     return {static_cast<std::uint32_t>(out_->parameters.size() - 1)};
   }

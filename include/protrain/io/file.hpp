@@ -29,8 +29,8 @@ namespace detail {
 
 struct close_file {
   void operator()(std::FILE* f) const noexcept {
-    std::fclose(f);
-  }  // NOLINT(cppcoreguidelines-owning-memory)
+    std::fclose(f);  // NOLINT(cppcoreguidelines-owning-memory)
+  }
 };
 using file_handle = std::unique_ptr<std::FILE, close_file>;
 

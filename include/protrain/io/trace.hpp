@@ -52,6 +52,7 @@ inline json to_json(model::parameter const& p) {
           {"dtype", core::name_of(p.type)},
           {"trainable", p.trainable},
           {"decay", p.decay},
+          {"learning_rate_scale", shortest_double(p.learning_rate_scale)},
           {"uses", std::move(uses)}};
 }
 
@@ -150,12 +151,16 @@ inline std::vector<std::uint64_t> parse_extents(json_field const& f) {
 }
 
 inline model::parameter parse_parameter(json_field const& f, std::size_t blocks) {
-  f.allow_only({"name", "shape", "dtype", "trainable", "decay", "uses"});
+  f.allow_only({"name", "shape", "dtype", "trainable", "decay", "learning_rate_scale", "uses"});
   model::parameter out{.name = text(f.at("name").string()),
                        .shape = parse_extents(f.at("shape")),
                        .type = read_dtype(f.at("dtype")),
                        .trainable = f.at("trainable").boolean(),
                        .decay = f.at("decay").boolean()};
+  if (auto const scale = f.find("learning_rate_scale")) {
+    out.learning_rate_scale = static_cast<float>(
+        scale->number(0, static_cast<double>(std::numeric_limits<float>::max())));
+  }
   json_field const uses = f.at("uses");
   for (json_field const& use : uses.items(blocks)) {
     auto const b = make_id<block_id>(use.integer(0, blocks - 1));

@@ -18,7 +18,8 @@ struct parameter {
   std::vector<std::uint64_t> shape{};
   dtype type = dtype::f32;
   bool trainable = true;
-  bool decay = true;             ///< weight decay applies
+  bool decay = true;              ///< weight decay applies
+  float learning_rate_scale = 1;  ///< its group's factor on the step's learning rate; not negative
   std::vector<block_id> uses{};  ///< blocks that read it, in execution order; the first one owns it
 
   bool operator==(parameter const&) const = default;

@@ -239,10 +239,8 @@ class engine {
     load_batch(data, 0, job().accumulate, job().accumulate);
     weight_ = comm_.sum(data.targets());
     auto const t = static_cast<std::int64_t>(applied_ + 1);
-    executor_.begin_step({.with_decay = rule_.prepare(options.learning_rate, t, true),
-                          .without_decay = rule_.prepare(options.learning_rate, t, false),
-                          .loss_scale = loss_scale(weight_, job().loss_scale),
-                          .step = attempted_});
+    executor_.begin_step(
+        rule_, options.learning_rate, t, loss_scale(weight_, job().loss_scale), attempted_);
     if (storage_.homes().host_scalars.valid() && !needs_norm(job())) {
       detail::update_scalars const scalars;
       std::memcpy(storage_.cell(storage_.homes().host_scalars), &scalars, sizeof scalars);

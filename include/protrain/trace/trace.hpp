@@ -108,6 +108,7 @@ constexpr std::uint64_t fingerprint(trace const& t) {
     }
     h.byte(static_cast<std::uint8_t>((static_cast<unsigned>(p.type) << 2U) |
                                      (p.trainable ? 2U : 0U) | (p.decay ? 1U : 0U)));
+    h.word(std::bit_cast<std::uint32_t>(p.learning_rate_scale));
     for (block_id const b : p.uses) {
       h.word(b.value);
     }

@@ -31,7 +31,12 @@ trace::trace example() {
   t.parameters = {
       {.name = "wte \"quoted\"", .shape = {256, 32}, .type = dtype::bf16, .uses = {{0}, {2}}},
       {.name = "empty", .shape = {0, 7}, .type = dtype::bf16, .trainable = false, .uses = {{1}}},
-      {.name = "scalar", .shape = {}, .type = dtype::bf16, .decay = false, .uses = {{1}}}};
+      {.name = "scalar",
+       .shape = {},
+       .type = dtype::bf16,
+       .decay = false,
+       .learning_rate_scale = 0.1F,
+       .uses = {{1}}}};
   t.shapes = {
       {.name = "embedding", .output = {4096}, .reads_input = false},
       {.name = "block",
@@ -83,6 +88,15 @@ TEST_CASE("random values survive") {
   }
 }
 
+TEST_CASE("a parameter without a learning-rate scale has 1") {
+  auto object = io::json::parse(good);
+  object.erase("fingerprint");
+  object["parameters"][2].erase("learning_rate_scale");
+  trace::trace const t = parse(object.dump());
+  CHECK(t.parameters[2].learning_rate_scale == 1);
+  CHECK(example().parameters[2].learning_rate_scale == 0.1F);
+}
+
 TEST_CASE("members that must agree") {
   CHECK(refused([&] {
           parse(with(good, "\"saved_bytes\":10000000000", "\"saved_bytes\":1"));
@@ -119,6 +133,8 @@ TEST_CASE("broken members are named by their path") {
         "parameters[0].uses");
   CHECK(broken([](json& t) { t["parameters"][0]["uses"][1] = 3; }) == "parameters[0].uses[1]");
   CHECK(broken([](json& t) { t["parameters"][0]["dtype"] = "fp8"; }) == "parameters[0].dtype");
+  CHECK(broken([](json& t) { t["parameters"][0]["learning_rate_scale"] = -1; }) ==
+        "parameters[0].learning_rate_scale");
   CHECK(broken([](json& t) { t["job"]["clip"] = -1; }) == "job.clip");
   CHECK(broken([](json& t) { t["job"]["sequence"] = 0; }) == "job.sequence");
   CHECK(broken([](json& t) { t["source"] = "guessed"; }) == "source");

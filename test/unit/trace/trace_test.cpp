@@ -51,6 +51,7 @@ TEST_CASE("the fingerprint sees every fact that a program depends on") {
       [](auto& t) { t.parameters[0].type = dtype::bf16; },
       [](auto& t) { t.parameters[0].trainable = false; },
       [](auto& t) { t.parameters[0].decay = false; },
+      [](auto& t) { t.parameters[0].learning_rate_scale = 0.1F; },
       [](auto& t) { t.parameters[0].uses = {{1}}; },
       [](auto& t) { t.parameters.pop_back(); },
       [](auto& t) { std::swap(t.parameters[0], t.parameters[1]); },

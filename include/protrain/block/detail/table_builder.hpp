@@ -92,8 +92,11 @@ class table_builder {
             "parameter " + in_quotes(full) + " exists already; " +
                 "names are unique over the whole model (give repeats other prefixes)");
       }
-      out_.parameters.push_back(
-          {.name = text(full), .type = p.facts.type, .trainable = p.trainable, .decay = p.decay});
+      out_.parameters.push_back({.name = text(full),
+                                 .type = p.facts.type,
+                                 .trainable = p.trainable,
+                                 .decay = p.decay,
+                                 .learning_rate_scale = p.learning_rate_scale});
       row = &out_.parameters.back();
       row->shape.assign(p.facts.shape.sizes.begin(),
                         p.facts.shape.sizes.begin() + p.facts.shape.rank);

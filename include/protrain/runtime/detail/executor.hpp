@@ -8,6 +8,7 @@
 #include "protrain/comm/communicator.hpp"
 #include "protrain/core/float_environment.hpp"
 #include "protrain/device/device.hpp"
+#include "protrain/model/parameter.hpp"
 #include "protrain/optim/scale.hpp"
 #include "protrain/optim/update_rule.hpp"
 #include "protrain/runtime/batch.hpp"
@@ -24,11 +25,36 @@
 
 namespace protrain::inline v0::runtime::detail {
 
+/// Parameters that one set of step values serves.
+struct parameter_group {
+  bool decay = true;
+  float learning_rate_scale = 1;
+  bool operator==(parameter_group const&) const = default;
+};
+
+/// The distinct groups, and each parameter's.
+struct parameter_groups {
+  std::vector<parameter_group> members{};
+  std::vector<std::uint32_t> of{};  ///< by parameter
+};
+
+inline parameter_groups groups_of(std::vector<model::parameter> const& parameters) {
+  parameter_groups out;
+  for (model::parameter const& p : parameters) {
+    parameter_group const group{p.decay, p.learning_rate_scale};
+    auto const at = std::ranges::find(out.members, group);
+    out.of.push_back(static_cast<std::uint32_t>(at - out.members.begin()));
+    if (at == out.members.end()) {
+      out.members.push_back(group);
+    }
+  }
+  return out;
+}
+
 /// What the instructions of one step have in common. Written before the first is submitted.
 template <optim::update_rule Rule>
 struct step_values {
-  typename Rule::step_type with_decay{};
-  typename Rule::step_type without_decay{};
+  std::vector<typename Rule::step_type> groups{};  ///< by position in `executor::groups_`
   float loss_scale = 0;
   std::uint64_t step = 0;  ///< attempted steps before this one
 };
@@ -51,7 +77,11 @@ class executor {
         parts_(parts),
         shards_(shards_of(parts.layout, comm.rank(), comm.size())),
         bytes_(*update::bytes_of(parts.facts.job)),
-        slots_(model.blocks.size()) {}
+        groups_(groups_of(parts.facts.parameters)),
+        slots_(model.blocks.size()) {
+    now_.groups.resize(groups_.members.size());
+    left_ = now_;
+  }
 
   /// Before a segment runs. Nothing may be running.
   void begin(schedule::program const& p, bindings const& bind) {
@@ -62,7 +92,19 @@ class executor {
     left_done_ = 0;
     unused_ = 0;
   }
-  void begin_step(step_values<Rule> const& values) { now_ = values; }
+  /// The values of the step that makes update `t`: the rule's once per parameter group, here.
+  void begin_step(Rule const& rule,
+                  double learning_rate,
+                  std::int64_t t,
+                  float loss_scale,
+                  std::uint64_t step) {
+    now_.loss_scale = loss_scale;
+    now_.step = step;
+    for (std::size_t g = 0; g < groups_.members.size(); ++g) {
+      parameter_group const& of = groups_.members[g];
+      now_.groups[g] = rule.prepare(learning_rate * of.learning_rate_scale, t, of.decay);
+    }
+  }
   /// After a step: the updates that it left over keep its values.
   void leave_over() { left_ = now_; }
   /// Micro-batch `micro_batch` of an evaluation after `step` attempted steps.
@@ -291,8 +333,8 @@ class executor {
     chunk_arrays const a = arrays(i);
     for (chunk::placed_tensor const& t : shard(i.chunk).tensors) {
       if (t.elements > 0) {
-        bool const decay = parts_.facts.parameters[t.parameter.index()].decay;
-        update_tensor<Rule>(job().state, decay ? of.with_decay : of.without_decay, scale, t, a);
+        std::uint32_t const group = groups_.of[t.parameter.index()];
+        update_tensor<Rule>(job().state, of.groups[group], scale, t, a);
       }
     }
   }
@@ -305,6 +347,7 @@ class executor {
   bindings const* bind_ = nullptr;
   std::vector<chunk::chunk> shards_;  ///< this rank's part of each chunk
   update::state_bytes bytes_;
+  parameter_groups groups_;
   std::vector<block::saved_table> slots_;
   step_values<Rule> now_{};
   step_values<Rule> left_{};
