@@ -26,7 +26,7 @@ constexpr std::uint64_t peak(std::size_t blocks, std::size_t persistent, update:
 }
 
 static_assert(peak(1, 0, update::timing::after_backward) > 0);
-#if defined(__clang__)
+#if defined(__clang__) || defined(__CUDACC__)
 constexpr std::size_t affordable = 8;
 #else
 constexpr std::size_t affordable = 16;

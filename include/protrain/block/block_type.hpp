@@ -43,9 +43,28 @@ repeated<Block> repeat(std::integral auto count, Block block, std::string_view p
   return {static_cast<std::uint32_t>(count), std::move(block), std::string(prefix)};
 }
 
+namespace detail {
+
+template <class F, class... Arguments>
+concept callable =
+    std::invocable<F const&, Arguments...> || std::invocable<F const&, std::uint32_t, Arguments...>;
+
+/// `f(context, ...)`, or `f(layer, context, ...)` where that is what `f` takes.
+template <class F, class Context, class... Views>
+void call(F const& f, Context& context, Views const&... views) {
+  if constexpr (std::invocable<F const&, Context&, Views const&...>) {
+    f(context, views...);
+  } else {
+    f(context.layer(), context, views...);
+  }
+}
+
+}  // namespace detail
+
 /// A block made of three functions, for trainers with hand-written loops: `describe(builder)`,
-/// `forward(scope, x, y)`, `backward(scope, x, dy, dx)`. Inside a repeat the layer is
-/// `builder.layer()` and `scope.layer()`; a handle is a position, `parameter_ref{2}`.
+/// `forward(scope, x, y)`, `backward(scope, x, dy, dx)`. Each may take the layer within a repeat
+/// before these, for kernels that want it: `forward(layer, scope, x, y)`. A handle is a position,
+/// `parameter_ref{2}`.
 template <class Describe, class Forward, class Backward>
 class function_block {
  public:
@@ -55,10 +74,10 @@ class function_block {
         forward_(std::move(on_forward)),
         backward_(std::move(on_backward)) {}
 
-  void describe(block_builder& b) const { describe_(b); }
-  void forward(scope& s, tensor_view x, tensor_view y) const { forward_(s, x, y); }
+  void describe(block_builder& b) const { detail::call(describe_, b); }
+  void forward(scope& s, tensor_view x, tensor_view y) const { detail::call(forward_, s, x, y); }
   void backward(scope& s, tensor_view x, tensor_view dy, tensor_view dx) const {
-    backward_(s, x, dy, dx);
+    detail::call(backward_, s, x, dy, dx);
   }
 
  private:
@@ -69,7 +88,9 @@ class function_block {
 
 /// See `function_block`.
 template <class Describe, class Forward, class Backward>
-  requires block_type<function_block<Describe, Forward, Backward>>
+  requires detail::callable<Describe, block_builder&> &&
+           detail::callable<Forward, scope&, tensor_view, tensor_view> &&
+           detail::callable<Backward, scope&, tensor_view, tensor_view, tensor_view>
 auto make_block(Describe describe, Forward forward, Backward backward) {
   return function_block(std::move(describe), std::move(forward), std::move(backward));
 }

@@ -6,6 +6,7 @@
 #include "protrain/schedule/compile.hpp"
 #include "test/support/differential.hpp"
 #include "test/support/random_jobs.hpp"
+#include "test/support/ranks.hpp"
 #include "test/support/synthetic.hpp"
 
 #include <doctest/doctest.h>
@@ -14,7 +15,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -102,6 +105,60 @@ TEST_CASE("no order changes a bit, and no task writes what it didn't declare") {
       REQUIRE(test::difference(bits, first) == "");
     }
   }
+}
+
+/// Cases over several ranks and with updates that are left over, smaller too.
+test::random_case make_ranked(std::uint64_t seed) {
+  test::random_case c = test::make_ranked_case(seed);
+  c.facts = smaller(std::move(c.facts));
+  test::random_source dice(~seed);
+  c.layout = chunk::make_layout(c.facts, dice.between(100, 900));
+  schedule::knobs const timed = c.knobs;
+  c.knobs = test::random_knobs(dice, c.facts, c.layout);
+  if (timed.time == update::timing::before_next_use) {
+    c.knobs.time = timed.time;
+    c.knobs.defer = timed.defer;
+  }
+  return c;
+}
+
+TEST_CASE("random programs of several ranks run without a hazard, with the plain loop's bits") {
+  std::uint64_t const cases = test::scaled(600);
+  std::uint64_t several = 0;
+  std::uint64_t deferred = 0;
+  for (std::uint64_t seed = first_seed; seed < first_seed + cases; ++seed) {
+    CAPTURE(seed);
+    test::random_case const c = make_ranked(seed);
+    auto programs = schedule::compile_segments(c.facts, c.layout, c.knobs);
+    REQUIRE(programs.has_value());
+    several += c.facts.job.world > 1 ? 1U : 0U;
+    deferred += programs->size() == 4 ? 1U : 0U;
+    test::subject const s =
+        test::make_subject(test::synthetic_model(c.facts), c.facts.job, test::uniform_values(0.5F));
+    auto const what = static_cast<test::between>(seed % 4);
+    // A hazard is thrown: no rank's run ends.
+    device::serial_options const options{
+        .order = device::run_policy::adversarial, .seed = seed, .check_writes = seed % 4 == 0};
+    auto const runs =
+        test::train_ranks([&] { return std::make_unique<device::serial_device>(options); },
+                          s,
+                          {s.facts, c.layout, *std::move(programs)},
+                          3,
+                          what);
+    test::outcome const want = test::train_plain_ranks(s, 3, what);
+    for (test::engine_run const& run : runs) {
+      REQUIRE(test::difference(run.bits, want) == "");
+      REQUIRE(run.memory == "");
+      REQUIRE(run.unused == 0);
+    }
+  }
+  std::printf("%llu jobs from seed %llu, %llu over several ranks, %llu with deferred updates\n",
+              static_cast<unsigned long long>(cases),
+              static_cast<unsigned long long>(first_seed),
+              static_cast<unsigned long long>(several),
+              static_cast<unsigned long long>(deferred));
+  CHECK(several > cases / 2);
+  CHECK(deferred > cases / 5);
 }
 
 }  // namespace

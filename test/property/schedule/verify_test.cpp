@@ -17,6 +17,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -131,6 +134,120 @@ TEST_CASE("equal inputs give equal programs; times and sources don't matter") {
     REQUIRE(q.has_value());
     REQUIRE(*p == *q);
   }
+}
+
+// --- several ranks, several segments -------------------------------------------------------------
+
+constexpr std::uint64_t unlimited = ~std::uint64_t{0};
+
+std::vector<schedule::program> segments_of(test::random_case const& c) {
+  auto all = schedule::compile_segments(c.facts, c.layout, c.knobs);
+  REQUIRE(all.has_value());
+  return *std::move(all);
+}
+
+TEST_CASE("every segment of ranked jobs is accepted for every rank, exactly within its extent") {
+  std::uint64_t const cases = test::scaled(1500);
+  std::array<std::uint64_t, schedule::segment_count> parts{};
+  std::uint64_t ranks = 0;
+  for (std::uint64_t seed = first_seed; seed < first_seed + cases; ++seed) {
+    CAPTURE(seed);
+    test::random_case const c = test::make_ranked_case(seed);
+    ranks += c.facts.job.world;
+    auto const all = segments_of(c);
+    std::uint64_t device = 0;
+    std::uint64_t host = 0;
+    for (schedule::program const& p : all) {
+      ++parts[static_cast<std::size_t>(p.part)];
+      device = std::max(device, schedule::memory_of(p, space::device).peak);
+      host = std::max(host, schedule::memory_of(p, space::host).peak);
+    }
+    for (std::uint64_t rank = 0; rank < c.facts.job.world; ++rank) {
+      CAPTURE(rank);
+      schedule::segment which{};
+      schedule::verdict const v =
+          schedule::verify_segments(all, c.facts, c.layout, device, host, rank, &which);
+      CAPTURE(v.what);
+      CAPTURE(name_of(which));
+      REQUIRE(v.ok);
+    }
+    REQUIRE(schedule::verify_segments(all, c.facts, c.layout, device, host - 1).reason ==
+            schedule::rejection::over_budget);
+  }
+  for (std::uint64_t const n : parts) {
+    CHECK(n > cases / 5);
+  }
+  CHECK(ranks > 2 * cases);
+}
+
+TEST_CASE("brute force agrees for every rank and segment") {
+  for (std::uint64_t seed = 0; seed < test::scaled(150); ++seed) {
+    CAPTURE(seed);
+    test::random_case const c = test::make_ranked_case(seed);
+    for (schedule::program p : segments_of(c)) {
+      REQUIRE_FALSE(test::overlaps(p));
+      // Operands of rank 0, then of each next one.
+      for (std::uint64_t rank = 0; rank < c.facts.job.world; ++rank) {
+        REQUIRE_FALSE(test::races(p));
+        for (schedule::operand& o : p.operands) {
+          o.offset += o.stride;
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("memory reports of every segment agree with counting") {
+  for (std::uint64_t seed = 0; seed < test::scaled(400); ++seed) {
+    CAPTURE(seed);
+    for (schedule::program const& p : segments_of(test::make_ranked_case(seed))) {
+      for (space const where : {space::device, space::host}) {
+        schedule::memory_report const r = schedule::memory_of(p, where);
+        REQUIRE(r == count_all(p, where));
+        REQUIRE(std::accumulate(r.at_peak.begin(), r.at_peak.end(), std::uint64_t{0}) == r.peak);
+      }
+    }
+  }
+}
+
+/// Segments of one set, but the last of another: what verify_segments says.
+schedule::verdict mixed(test::random_case const& c, test::random_case const& other) {
+  auto all = segments_of(c);
+  auto const others = segments_of(other);
+  all.back() = others.back();
+  return schedule::verify_segments(
+      all, c.facts, c.layout, unlimited, unlimited, c.facts.job.world - 1);
+}
+
+TEST_CASE("segments of different knobs are refused") {
+  std::uint64_t moved = 0;
+  std::uint64_t deferred = 0;
+  for (std::uint64_t seed = 0; seed < test::scaled(600); ++seed) {
+    CAPTURE(seed);
+    test::random_case const c = test::make_ranked_case(seed);
+    REQUIRE(mixed(c, c).ok);
+    for (std::size_t k = 0; k < c.layout.chunks.size(); ++k) {
+      if (c.layout.chunks[k].elements == 0) {
+        continue;
+      }
+      test::random_case other = c;
+      bool const stays = c.knobs.persistent[k] != 0;
+      other.knobs.persistent[k] = stays ? 0 : 1;
+      other.knobs.sites[k] = stays ? update::site::cpu : update::site::gpu;
+      other.knobs.buffers = schedule::most_buffers(other.layout, other.knobs.persistent);
+      REQUIRE(mixed(c, other).reason == schedule::rejection::malformed);
+      ++moved;
+    }
+    test::random_case other = c;
+    other.knobs.time = update::timing::before_next_use;
+    other.knobs.defer = c.knobs.defer == 0 ? 99 : c.knobs.defer > 1 ? 1 : 0;
+    if (segments_of(c).front().deferred != segments_of(other).front().deferred) {
+      REQUIRE(mixed(c, other).reason == schedule::rejection::malformed);
+      ++deferred;
+    }
+  }
+  CHECK(moved >= test::scaled(600));
+  CHECK(deferred >= test::scaled(100));
 }
 
 /// An eviction that obeys the law and nothing else: verify must hold whatever it chooses.

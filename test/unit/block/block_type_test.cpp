@@ -136,6 +136,47 @@ TEST_CASE("lambdas over a layer index compute what the loop computed") {
   CHECK(std::vector<float>(got.as<float>(), got.as<float>() + n) == dy);
 }
 
+TEST_CASE("the three functions may take the layer first, so that a trainer's own struct serves") {
+  // As in a hand-written trainer: one struct of pointers for all layers, filled as passes come.
+  struct {
+    std::uint64_t widths[3] = {2, 4, 3};
+    float const* w[3] = {};
+  } network;
+  std::vector<std::uint32_t> order;
+  auto const layer = make_block(
+      [&](std::uint32_t l, block_builder& b) {
+        b.parameter("w", {network.widths[l]});
+        if (l > 0) {
+          b.input({network.widths[l - 1]});
+        }
+        if (l < 2) {
+          b.output({network.widths[l]});
+        }
+      },
+      [&](std::uint32_t l, scope& s, tensor_view x, tensor_view) {
+        s.run([&] {
+          network.w[l] = s.value({weight}).as<float const>();
+          CHECK(x.elements() == (l == 0 ? 0 : network.widths[l - 1]));
+          order.push_back(l);
+        });
+      },
+      [&](std::uint32_t l, scope& s, tensor_view, tensor_view, tensor_view) {
+        s.run([&] {
+          CHECK(s.gradient({weight}).elements() == network.widths[l]);
+          order.push_back(10 + l);
+        });
+      });
+  stack const model{repeat(3, layer)};
+  table const t = model.entries({});
+  CHECK(t.parameters[1].name.view() == "h.1.w");
+  CHECK(t.blocks[0].shape != t.blocks[1].shape);
+  standalone owner(t, {});
+  owner.forward();
+  owner.backward();
+  CHECK(order == std::vector<std::uint32_t>{0, 1, 2, 12, 11, 10});
+  CHECK(network.w[2] == owner.value(make_id<parameter_id>(2)).as<float>());
+}
+
 TEST_CASE("a lambda block may keep its handles outside") {
   protrain::parameter_ref second{};
   auto const lone = make_block(
