@@ -77,7 +77,10 @@ inline json decisions(plan::plan const& p) {
           {"sizing", p.sizing.view() == "policy" ? "uniform_grid" : "given"},
           {"levels", json::array()},
           {"update",
-           {{"site", "cpu"}, {"streamed", 0}, {"time", update::name_of(p.at.time)}, {"defer", 0}}},
+           {{"site", "cpu"},
+            {"streamed", 0},
+            {"time", update::name_of(p.at.time)},
+            {"defer", p.at.defer}}},
           {"slots", {{"gradient", p.at.gradient_slots}, {"streaming", 0}}}};
 }
 
