@@ -3,9 +3,12 @@
 // clang-format off
 #include <protrain/block/block_type.hpp>
 #include <protrain/block/builder.hpp>
+#include <protrain/block/check.hpp>
+#include <protrain/block/detail/lone_block.hpp>
 #include <protrain/block/detail/scope.hpp>
 #include <protrain/block/detail/table_builder.hpp>
 #include <protrain/block/dry_pass.hpp>
+#include <protrain/block/elements.hpp>
 #include <protrain/block/entry.hpp>
 #include <protrain/block/error.hpp>
 #include <protrain/block/frame.hpp>
@@ -17,9 +20,12 @@
 #include <protrain/block/tensor_view.hpp>
 #include <protrain/block/block_type.hpp>
 #include <protrain/block/builder.hpp>
+#include <protrain/block/check.hpp>
+#include <protrain/block/detail/lone_block.hpp>
 #include <protrain/block/detail/scope.hpp>
 #include <protrain/block/detail/table_builder.hpp>
 #include <protrain/block/dry_pass.hpp>
+#include <protrain/block/elements.hpp>
 #include <protrain/block/entry.hpp>
 #include <protrain/block/error.hpp>
 #include <protrain/block/frame.hpp>

@@ -4,6 +4,7 @@
 // For trying a block out, for comparing with, and for tests.
 
 #include "protrain/block/dry_pass.hpp"
+#include "protrain/block/elements.hpp"
 #include "protrain/block/stack.hpp"
 
 #include <algorithm>
@@ -14,15 +15,18 @@
 #include <new>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace protrain::inline v0::block {
 
-/// For tests of the block law: neither choice may change a bit of any result.
+/// For tests of the block law: none of these may change a bit of any result, but that a gradient
+/// which is added to starts at `gradient`.
 struct standalone_options {
   std::optional<std::uint8_t> fill{};  ///< written before each pass to all that it must not read
   std::uint64_t shift = 0;             ///< granules by which every tensor's address moves
+  float gradient = 0;                  ///< what gradients hold before backward
 };
 
 /// Which samples come next, and when.
@@ -35,22 +39,43 @@ struct micro_batch {
 
 namespace detail {
 
-/// Heap memory at a granule boundary plus `shift` granules.
+/// Heap memory at a granule boundary plus `shift` granules, between two granules that nobody
+/// writes.
 class heap_tensor {
  public:
   heap_tensor() = default;
   heap_tensor(std::uint64_t bytes, std::uint64_t shift)
       : bytes_(bytes),
-        shift_(shift * address_granule),
+        shift_((shift + 1) * address_granule),
         data_(static_cast<std::byte*>(
-            ::operator new(bytes + shift_, std::align_val_t{address_granule}))) {
+            ::operator new(shift_ + bytes + address_granule, std::align_val_t{address_granule}))) {
+    std::memset(data() - address_granule, canary, address_granule);
+    std::memset(data() + bytes_, canary, address_granule);
     fill(0);
+  }
+  /// Whether both guards are as they were.
+  bool intact() const noexcept {
+    auto const untouched = [](std::byte const* at) {
+      return std::all_of(
+          at, at + address_granule, [](std::byte b) { return b == std::byte{canary}; });
+    };
+    return !data_ || (untouched(data() - address_granule) && untouched(data() + bytes_));
   }
   std::byte* data() const noexcept { return data_.get() + shift_; }
   region all() const noexcept { return {data(), bytes_}; }
   void fill(std::uint8_t value) const noexcept { std::memset(data(), value, bytes_); }
+  /// Every element of `t` in this memory becomes `value`.
+  void fill(tensor_facts const& t, float value) const {
+    if (value == 0) {
+      return fill(0);
+    }
+    for (std::uint64_t i = 0; i < t.shape.elements(); ++i) {
+      store_element(t.at(data()), i, static_cast<double>(value));
+    }
+  }
 
  private:
+  static constexpr std::uint8_t canary = 0xC3;
   struct release {
     void operator()(std::byte* p) const noexcept {
       ::operator delete(p, std::align_val_t{address_granule});
@@ -133,6 +158,26 @@ class standalone {
   std::span<float const> losses() const noexcept {
     return std::span(losses_).first(static_cast<std::size_t>(now_.samples));
   }
+  /// Its rows.
+  std::span<saved_tensor const> saved_rows(block_id b) const { return state(b).slots.rows(); }
+  /// Whether no block wrote before or behind a tensor; `where` says of which kind it was if one did.
+  bool intact(std::string* where = nullptr) const {
+    auto const whole = [&](auto const& tensors, char const* what) {
+      bool const ok = std::ranges::all_of(tensors, &detail::heap_tensor::intact);
+      if (!ok && where != nullptr) {
+        *where = what;
+      }
+      return ok;
+    };
+    bool ok = whole(values_, "a parameter") && whole(batch_, "a batch tensor") &&
+              whole(std::span(&scratch_, 1), "the scratch region");
+    for (detail::standalone_block const& b : blocks_) {
+      ok = ok && whole(b.contributions, "a gradient") && whole(std::span(&b.output, 1), "y") &&
+           whole(std::span(&b.output_gradient, 1), "dx") &&
+           whole(std::span(&b.saved, 1), "the saved region");
+    }
+    return ok;
+  }
   /// What a dry pass says that `b` needs.
   memory_need const& need(block_id b) const { return state(b).need; }
   /// What `b` has really taken so far, as its scopes counted it; operators are not listed.
@@ -144,6 +189,12 @@ class standalone {
     now_ = m;
     now_.samples = m.samples == 0 ? job_.micro_batch : m.samples;
     std::ranges::fill(losses_, 0.0F);
+  }
+
+  /// What the next passes find where they must not read.
+  void set(std::optional<std::uint8_t> fill, float gradient) {
+    options_.fill = fill;
+    options_.gradient = gradient;
   }
 
   /// Every block's forward, in order.
@@ -175,8 +226,11 @@ class standalone {
   }
   /// One block's backward, from zero contributions.
   void backward(block_id b) {
-    for (detail::heap_tensor const& c : state(b).contributions) {
-      c.fill(0);
+    for (std::size_t i = 0; i < state(b).contributions.size(); ++i) {
+      entry_parameter const& p = entry(b).parameters[i];
+      if (p.trainable) {
+        state(b).contributions[i].fill(p.facts, options_.gradient);
+      }
     }
     tensor_view dx = entry(b).input.at(nullptr);
     if (b.index() > 0) {
