@@ -118,7 +118,7 @@ outcome train_part(
       out.losses.push_back(std::bit_cast<std::uint32_t>(loss));
       out.norms.push_back(0);
       out.clipped.push_back(0);
-    } else if (what == between::read) {
+    } else if (what == between::read && !s.table.parameters.empty()) {
       out.parameters.push_back(bits_of(trainer.read(make_id<parameter_id>(0))));
     } else if (what == between::flush) {
       if constexpr (!std::is_same_v<Trainer, plain_ranks>) {
