@@ -4,6 +4,7 @@
 // exceptions), devices of the host, blocks, the engine.
 // No JSON, no iostream, no regex.
 
+#include "protrain/block/pointers.hpp"
 #include "protrain/block/scope.hpp"
 #include "protrain/block/stack.hpp"
 #include "protrain/block/standalone.hpp"

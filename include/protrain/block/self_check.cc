@@ -13,6 +13,7 @@
 #include <protrain/block/error.hpp>
 #include <protrain/block/frame.hpp>
 #include <protrain/block/fwd.hpp>
+#include <protrain/block/pointers.hpp>
 #include <protrain/block/saved.hpp>
 #include <protrain/block/scope.hpp>
 #include <protrain/block/stack.hpp>
@@ -30,6 +31,7 @@
 #include <protrain/block/error.hpp>
 #include <protrain/block/frame.hpp>
 #include <protrain/block/fwd.hpp>
+#include <protrain/block/pointers.hpp>
 #include <protrain/block/saved.hpp>
 #include <protrain/block/scope.hpp>
 #include <protrain/block/stack.hpp>

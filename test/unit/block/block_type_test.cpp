@@ -2,6 +2,7 @@
 // A trainer with one struct of pointers and loops over layers becomes a stack of lambda blocks
 // without touching its kernels.
 
+#include "protrain/block/pointers.hpp"
 #include "protrain/block/standalone.hpp"
 #include "test/unit/block/support.hpp"
 
@@ -175,6 +176,39 @@ TEST_CASE("the three functions may take the layer first, so that a trainer's own
   owner.backward();
   CHECK(order == std::vector<std::uint32_t>{0, 1, 2, 12, 11, 10});
   CHECK(network.w[2] == owner.value(make_id<parameter_id>(2)).as<float>());
+}
+
+TEST_CASE("parameters as a struct of pointers, in the order of their declaration") {
+  struct weights {
+    float* w;
+    double* scale;
+    float* bias;
+  };
+  auto const lone = make_block(
+      [](block_builder& b) {
+        b.parameter("w", {3});
+        b.parameter("scale", {}, {.type = dtype::f64});
+        b.parameter("bias", {4}, {.trainable = false});
+      },
+      [](scope& s, tensor_view, tensor_view) {
+        auto const w = protrain::values_as<weights>(s);
+        CHECK(w.w == s.value({0}).data);
+        CHECK(w.scale == s.value({1}).data);
+        CHECK(w.bias == s.value({2}).data);
+        CHECK(protrain::values_as<float*>(s) == w.w);
+      },
+      [](scope& s, tensor_view, tensor_view, tensor_view) {
+        auto const d = protrain::gradients_as<weights>(s);
+        CHECK(d.w == s.gradient({0}).data);
+        CHECK(d.scale == s.gradient({1}).data);
+        CHECK(d.bias == nullptr);
+      });
+  stack const model{lone};
+  table const t = model.entries({});
+  standalone owner(t, {});
+  owner.forward();
+  owner.backward();
+  CHECK(owner.value(make_id<parameter_id>(0)).data != nullptr);
 }
 
 TEST_CASE("a lambda block may keep its handles outside") {
