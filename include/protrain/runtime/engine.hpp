@@ -196,6 +196,7 @@ class engine {
 
   model::job const& job() const noexcept { return parts_.facts.job; }
   model::parameter const& parameter(parameter_id id) const {
+    PROTRAIN_EXPECT(id.index() < parts_.facts.parameters.size(), "engine: no such parameter");
     return parts_.facts.parameters[id.index()];
   }
   detail::bases bases() const { return {device_.base(space::device), device_.base(space::host)}; }
@@ -279,8 +280,8 @@ class engine {
     running_ = nullptr;
   }
 
-  /// The end of the running step, if there is one.
-  void finish() {
+  /// Waits for the running step, if there is one; its results are of no interest.
+  void drop_running() {
     if (running_ == nullptr) {
       return;
     }
@@ -289,6 +290,14 @@ class engine {
     } catch (...) {
       fail();
     }
+  }
+
+  /// The end of the running step, if there is one.
+  void finish() {
+    if (running_ == nullptr) {
+      return;
+    }
+    drop_running();
     step_result const r = answer();
     results_[r.step % kept_results] = r;
     applied_ += r.skipped ? 0U : 1U;
@@ -328,6 +337,7 @@ class engine {
     }
     device_.reset_events();
     if (running_ == nullptr) {
+      failed_ = failed_ || comm_.size() > 1;
       return;
     }
     running_->memory.abandon();
@@ -337,16 +347,6 @@ class engine {
     left_over_ = left_over_ && untouched;
     attempted_ -= schedule::trains(running_->program->part) ? 1U : 0U;
     running_ = nullptr;
-  }
-
-  /// Before loading: whatever a step was about is of no interest any more.
-  void drop_running() {
-    if (running_ != nullptr) {
-      device_.synchronize();
-      running_->memory.finish();
-      device_.reset_events();
-      running_ = nullptr;
-    }
   }
 
   float const* gathered() const {

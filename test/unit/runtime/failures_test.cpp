@@ -9,6 +9,7 @@
 #include "protrain/device/serial/serial_device.hpp"
 #include "protrain/runtime/engine.hpp"
 #include "protrain/runtime/error.hpp"
+#include "test/support/contract.hpp"
 #include "test/support/differential.hpp"
 #include "test/support/mlp.hpp"
 #include "test/support/ranks.hpp"
@@ -374,11 +375,48 @@ TEST_CASE("a batch that is bad on one rank fails on both, and names the rank") {
       test::outcome const want = test::train_plain_ranks(s, 3, test::between::nothing);
       for (report const& r : reports) {
         CHECK(r.seconds < 10);
-        CHECK(r.after != "");
+        CHECK(contains(r.after, "initialise it again"));
         CHECK(test::difference(r.anew, want) == "");
       }
     }
   }
+}
+
+TEST_CASE("a failure that nobody asked about shows in initialise, on both ranks at once") {
+  for (update_time const& at : times) {
+    CAPTURE(at.name);
+    test::subject const good = mlp(2);
+    std::array<test::subject, 2> s{good, good};
+    test::trap trap;
+    test::set_trap(s[0], 2, true, trap);
+    auto const reports = two_ranks(make_host,
+                                   s,
+                                   parts_of(good, at),
+                                   std::chrono::seconds(20),
+                                   [&](auto& engine, std::uint32_t rank) {
+                                     trap.fail_at = rank == 0 ? trap.calls + 1 : trap.fail_at;
+                                     (void)engine.step(test::global_data(good, 2).of(rank), {});
+                                     engine.initialise(good.load);
+                                   });
+    CHECK(reports[0].what == "the trap snapped");
+    CHECK(reports[1].culprit == 0);
+    test::outcome const want = test::train_plain_ranks(good, 3, test::between::nothing);
+    for (report const& r : reports) {
+      CHECK(r.seconds < 10);
+      CHECK(contains(r.after, "initialise it again"));
+      CHECK(test::difference(r.anew, want) == "");
+    }
+  }
+}
+
+TEST_CASE("a parameter that the model doesn't have is the caller's bug") {
+  test::subject const s = mlp(1);
+  device::serial_device d;
+  comm::self alone;
+  runtime::engine engine(d, alone, s.table, parts_of(s, times[0]));
+  test::throwing_contracts const throwing;
+  auto const none = make_id<parameter_id>(s.table.parameters.size());
+  CHECK_THROWS_AS((void)engine.read(none), test::contract_broken);
 }
 
 TEST_CASE("a rank that doesn't come is named when the time is over") {
