@@ -24,6 +24,11 @@ inline constexpr std::array<std::int64_t, 3> micro_batches{1, 8, 16};
 /// Elements of an optimizer step: a small tensor, and far beyond any cache.
 inline constexpr std::array<std::int64_t, 2> update_elements{1 << 18, 1 << 24};
 
+/// Allocations that live at once in an arena: a small model's, and a large one's.
+inline constexpr std::array<std::int64_t, 2> live_allocations{64, 1024};
+/// Blocks of a model that does nothing.
+inline constexpr std::array<std::int64_t, 2> idle_blocks{8, 64};
+
 /// The 10B GPT-2 of the ProTrain paper: 48 blocks of hidden size 4096.
 inline model::gpt2_config gpt2_10b() {
   return {.layers = 48, .hidden = 4096, .heads = 32, .inner = 16'384, .vocabulary = 50'304};
