@@ -3,6 +3,7 @@
 // Training as a plain loop: the same blocks and the same arithmetic, without planner, engine or
 // arena. Every tensor has heap memory of its own. What a plan computes must equal this in bits.
 
+#include "examples/transformer/plain_state.hpp"
 #include "protrain/block/standalone.hpp"
 #include "protrain/optim/accumulate.hpp"
 #include "protrain/optim/adamw.hpp"
@@ -86,54 +87,11 @@ class plain_trainer {
   }
 
  private:
-  struct state {
-    state(std::size_t n, pt::model::state_format format)
-        : gradient(n),
-          low(format == pt::model::state_format::split_master ? n : 0),
-          master(format == pt::model::state_format::separate_master ? n : 0),
-          m(n),
-          v(n) {}
-    std::vector<float> gradient;    // fp32 sum of the contributions
-    std::vector<std::int16_t> low;  // of a bf16 value
-    std::vector<float> master;      // beside a bf16 or fp16 value
-    std::vector<float> m;
-    std::vector<float> v;
-    bool seen = false;  // in this step
-  };
-
-  /// Calls f with a null pointer to the job's element type.
-  template <class F>
-  void with_type(F const& f) const {
-    if (job_.type == pt::dtype::bf16) {
-      f(static_cast<pt::bfloat16*>(nullptr));
-    } else if (job_.type == pt::dtype::f16) {
-      f(static_cast<pt::float16*>(nullptr));
-    } else {
-      f(static_cast<float*>(nullptr));
-    }
-  }
-
-  /// Calls f with the masters of parameter `i`; those of a frozen one are its values.
+  /// Calls f with the masters of parameter `i`.
   template <class F>
   void with_masters(std::size_t i, F const& f) {
     pt::tensor_view const value = blocks_.value(pt::make_id<pt::parameter_id>(i));
-    state& s = states_[i];
-    with_type([&]<class T>(T*) {
-      T* const values = value.as<T>();
-      if constexpr (std::is_same_v<T, float>) {
-        return f(pt::optim::whole_master{values});
-      } else {
-        if (!model_.parameters[i].trainable) {
-          return f(pt::optim::value_alone<T>{values});
-        }
-        if (!s.master.empty()) {
-          return f(pt::optim::master_beside<T>{s.master.data(), values});
-        }
-        if constexpr (std::is_same_v<T, pt::bfloat16>) {
-          f(pt::optim::split_halves{values, s.low.data()});
-        }
-      }
-    });
+    states_[i].with_masters(value, model_.parameters[i].trainable, f);
   }
 
   /// Adds the contributions of block `b`: one for each parameter it uses.
@@ -141,28 +99,28 @@ class plain_trainer {
     auto const& used = model_.blocks[b].parameters;
     for (std::uint32_t k = 0; k < used.size(); ++k) {
       auto const from = blocks_.contribution(pt::make_id<pt::block_id>(b), {k});
-      state& to = states_[used[k].id.index()];
+      plain_state& to = states_[used[k].id.index()];
       auto const add = [&](auto const* g) {
         to.seen ? pt::optim::add(to.gradient.data(), g, to.m.size())
                 : pt::optim::store(to.gradient.data(), g, to.m.size());
         to.seen = true;
       };
       if (from) {
-        with_type([&]<class T>(T*) { add(from.as<T>()); });
+        with_type(job_.type, [&]<class T>(T*) { add(from.as<T>()); });
       }
     }
   }
 
   float update(double learning_rate) {
     pt::optim::exact_sum squares;
-    for (state const& s : states_) {
+    for (plain_state const& s : states_) {
       pt::optim::add_squares(squares, s.gradient.data(), s.seen ? s.m.size() : 0);
     }
     float const inverse = 1 / job_.loss_scale;
     float const stored = pt::optim::norm(squares);
     float const scale = pt::optim::gradient_scale(inverse, stored, job_.clip);
     for (std::size_t i = 0; i < states_.size(); ++i) {
-      state& s = states_[i];
+      plain_state& s = states_[i];
       pt::model::parameter const& p = model_.parameters[i];
       auto const with = rule_.prepare(
           learning_rate * p.learning_rate_scale, static_cast<std::int64_t>(steps_), p.decay);
@@ -180,7 +138,7 @@ class plain_trainer {
   pt::model::job job_;
   pt::optim::adamw rule_;
   pt::block::standalone blocks_;
-  std::vector<state> states_;
+  std::vector<plain_state> states_;
   std::uint64_t steps_ = 0;
 };
 

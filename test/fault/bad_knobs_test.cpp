@@ -95,14 +95,16 @@ TEST_CASE("one decision for each chunk and each block, no more, no fewer") {
   CHECK(e.number == sound_case().facts.blocks.size());
 }
 
-TEST_CASE("jobs without samples, with several ranks, with mixed dtypes, in a wrong format") {
+TEST_CASE("jobs without samples, for other ranks, with mixed dtypes, in a wrong format") {
   CHECK(refusal([](test::random_case& c) { c.facts.job.accumulate = 0; }).code ==
         errc::invalid_argument);
   CHECK(refusal([](test::random_case& c) { c.facts.job.micro_batch = 0; }).code ==
         errc::invalid_argument);
-  error const ranks = refusal([](test::random_case& c) { c.facts.job.world = 2; });
-  CHECK(ranks.code == errc::not_allowed);
-  CHECK(ranks.number == 2);
+  error const ranks = refusal([](test::random_case& c) { c.facts.job.world = 7; });
+  CHECK(ranks.code == errc::invalid_argument);
+  CHECK(says(ranks, "another number of ranks"));
+  CHECK(refusal([](test::random_case& c) { c.facts.job.world = 0; }).code ==
+        errc::invalid_argument);
   error const mixed =
       refusal([](test::random_case& c) { c.facts.parameters[1].type = dtype::f16; });
   CHECK(mixed.code == errc::not_allowed);

@@ -208,14 +208,24 @@ template <device::device Device>
 engine_run train_on(Device& device,
                     subject const& s,
                     chunk::layout const& layout,
-                    schedule::program const& program,
+                    std::vector<schedule::program> const& programs,
                     std::uint64_t steps) {
   comm::self alone;
-  runtime::engine engine(device, alone, s.table, runtime::plan_parts{s.facts, layout, {program}});
+  runtime::engine engine(device, alone, s.table, runtime::plan_parts{s.facts, layout, programs});
   engine_run out{.bits = train(engine, s, steps)};
   out.memory = memory_difference(engine);
   out.unused = engine.unused();
   return out;
+}
+
+/// The same with a step's program alone, which defers nothing.
+template <device::device Device>
+engine_run train_on(Device& device,
+                    subject const& s,
+                    chunk::layout const& layout,
+                    schedule::program const& step,
+                    std::uint64_t steps) {
+  return train_on(device, s, layout, std::vector<schedule::program>{step}, steps);
 }
 
 }  // namespace protrain::test

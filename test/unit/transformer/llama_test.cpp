@@ -81,10 +81,10 @@ void check_same_bits(llama_config const& c, model::job const& j) {
                                    "chunk=65536,persist=1,swap=1,checkpoint=2"}) {
     CAPTURE(string);
     plan::plan const p = planned(s, string);
-    auto const program = p.compile();
-    REQUIRE(program.has_value());
+    auto const programs = p.segments();
+    REQUIRE(programs.has_value());
     device::serial_device d;
-    auto const run = test::train_on(d, s, p.layout, *program, steps);
+    auto const run = test::train_on(d, s, p.layout, *programs, steps);
     CHECK(test::difference(run.bits, plain) == "");
     CHECK(run.memory == "");
     CHECK(run.unused == 0);
