@@ -394,7 +394,9 @@ TEST_CASE("a failure that nobody asked about shows in initialise, on both ranks 
                                    parts_of(good, at),
                                    std::chrono::seconds(20),
                                    [&](auto& engine, std::uint32_t rank) {
-                                     trap.fail_at = rank == 0 ? trap.calls + 1 : trap.fail_at;
+                                     if (rank == 0) {
+                                       trap.fail_at = trap.calls + 1;
+                                     }
                                      (void)engine.step(test::global_data(good, 2).of(rank), {});
                                      engine.initialise(good.load);
                                    });
