@@ -205,7 +205,7 @@ TEST_CASE("bad input: one line, exit 1") {
                                   "--json=yes",
                                   "--sequence 1000",
                                   "--plan buffer=x",
-                                  "--plan defer=1",
+                                  "--plan defer=1,time=after_backward",
                                   "--model nowhere.json"}) {
     answer const a = plan(words);
     CAPTURE(words);
