@@ -9,6 +9,7 @@
 #include "protrain/core/text.hpp"
 #include "protrain/cost/assigned.hpp"
 #include "protrain/cost/lower_bound.hpp"
+#include "protrain/cost/paper_plan.hpp"
 #include "protrain/cost/placed.hpp"
 #include "protrain/cost/rates.hpp"
 #include "protrain/cost/step.hpp"
@@ -59,11 +60,7 @@ constexpr std::uint32_t swap_interval(trace::trace const& t,
     best = count[s] > count[best] ? s : best;
   }
   trace::block_shape const& body = t.shapes[best];
-  std::uint64_t const out = cost::download_time(r, body.saved.value).value;
-  if (body.forward.value == 0) {
-    return most;
-  }
-  return clamp(ceil_div(out, body.forward.value), 1, most);
+  return cost::swap_interval(cost::download_time(r, body.saved.value), body.forward, most);
 }
 
 /// A swapped block comes back early enough: its copy takes `interval` forward passes, and a

@@ -309,6 +309,9 @@ class engine {
     if (step == attempted_) {
       finish();
     }
+    if (step > attempted_) {
+      throw engine_error("step " + std::to_string(step) + " failed: it has no result");
+    }
     step_result const& r = results_[step % kept_results];
     PROTRAIN_EXPECT(r.step == step, "a pending step is valid until the step after the next");
     return r;
