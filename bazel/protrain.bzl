@@ -2,7 +2,8 @@
 """The targets that protrain is made of.
 
   protrain_library        headers of one folder, plus a translation unit that includes each twice
-  protrain_test           one doctest file
+  protrain_tests          the doctest files of one folder: compiled together, a test each
+  protrain_test           one doctest file that is compiled by itself
   protrain_static_test    a file of static_assert: building it is passing
   compile_fail_test       a file that must be refused, with the message it states
   protrain_binary         an example or a tool
@@ -43,10 +44,66 @@ def protrain_library(name, hdrs, deps = [], self_check = "self_check.cc", cuda =
         **kwargs
     )
 
-def protrain_test(name, srcs = None, deps = [], size = "small", copts = [], **kwargs):
-    """One doctest file, <name>.cpp unless srcs says otherwise.
+def protrain_tests(name, tests, hdrs = [], deps = [], copts = []):
+    """The doctest files of a folder: one translation unit includes them all, each is a test.
+
+    What a test costs to compile is the headers and the inline functions it uses, and its
+    neighbours use the same: together they cost little more than the dearest of them.
+    The files share a scope, so helpers in their anonymous namespaces need names of their own.
 
     Tags: `long` and `gpu` run on request only; `tsan` also runs under ThreadSanitizer in CI.
+
+    Args:
+      name: <folder>_tests.
+      tests: by name, <header>_test for <header>_test.cpp: attributes of the test. Beside those of
+        sh_test there are `file`, where the test's name isn't its file's, and `env`, a dict.
+      hdrs: helpers that only these files include.
+      deps: what the files include, doctest aside.
+      copts: further compiler options.
+    """
+    files = []
+    for test in sorted(tests):
+        file = tests[test].get("file", test + ".cpp")
+        if file not in files:
+            files.append(file)
+    native.genrule(
+        name = name + "_source",
+        testonly = True,
+        srcs = files,
+        outs = [name + ".cc"],
+        cmd = "for file in $(SRCS); do echo \"#include \\\"$$file\\\"\"; done > $@",
+    )
+    native.cc_library(
+        name = name + "_files",
+        testonly = True,
+        hdrs = hdrs,
+        textual_hdrs = files,
+    )
+    native.cc_binary(
+        name = name,
+        testonly = True,
+        srcs = [name + ".cc"],
+        copts = PROTRAIN_COPTS + copts,
+        deps = [name + "_files"] + deps + _DOCTEST,
+    )
+    for test in sorted(tests):
+        attributes = dict(tests[test])
+        file = attributes.pop("file", test + ".cpp")
+        settings = attributes.pop("env", {})
+        native.sh_test(
+            name = test,
+            size = attributes.pop("size", "small"),
+            srcs = ["//test/support:run_file.sh"],
+            args = ["%s=%s" % setting for setting in sorted(settings.items())] +
+                   ["$(location :%s)" % name, native.package_name() + "/" + file],
+            data = [name] + attributes.pop("data", []),
+            **attributes
+        )
+
+def protrain_test(name, srcs = None, deps = [], size = "small", copts = [], **kwargs):
+    """One doctest file, <name>.cpp unless srcs says otherwise, compiled with options of its own.
+
+    Tags: as for protrain_tests.
 
     Args:
       name: <header>_test.

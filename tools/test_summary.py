@@ -13,7 +13,7 @@ import sys
 from urllib.parse import unquote, urlparse
 
 TOTALS = re.compile(
-    r"^\[doctest\] test cases:\s*\d+ \|\s*(\d+) passed \|\s*(\d+) failed \|\s*(\d+) skipped")
+    r"^\[doctest\] test cases:\s*\d+ \|\s*(\d+) passed \|\s*(\d+) failed \|(?:\s*(\d+) skipped)?")
 BANNER = re.compile(r"^\[doctest\] doctest version is")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -27,7 +27,7 @@ def read_log(uri):
             is_doctest = is_doctest or bool(BANNER.match(line))
             match = TOTALS.match(line)
             if match:
-                totals = [a + int(b) for a, b in zip(totals or [0, 0, 0], match.groups())]
+                totals = [a + int(b or 0) for a, b in zip(totals or [0, 0, 0], match.groups())]
     return is_doctest, totals
 
 

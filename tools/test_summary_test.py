@@ -51,6 +51,10 @@ class TestSummary(unittest.TestCase):
         self.add_test("//b", "PASSED", BANNER + "\x1b[0;36m" + LINE % (2, 2, 0, 1))
         self.assertEqual(self.run_summary(), (0, ["5 passed, 0 failed, 1 skipped"]))
 
+    def test_totals_without_the_skipped(self):
+        self.add_test("//a", "PASSED", BANNER + "[doctest] test cases: 4 | 4 passed | 0 failed |\n")
+        self.assertEqual(self.run_summary(), (0, ["4 passed, 0 failed"]))
+
     def test_counts_other_programs_as_one(self):
         self.add_test("//a", "PASSED", "anything\n")
         self.assertEqual(self.run_summary(), (0, ["1 passed, 0 failed"]))

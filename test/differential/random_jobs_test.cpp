@@ -14,6 +14,8 @@
 #include <cstdint>
 #include <cstdio>
 
+namespace random_jobs_test {
+
 namespace {
 
 using namespace protrain;
@@ -64,3 +66,5 @@ TEST_CASE("moving everything gives the bits of the plain loop") {
 }
 
 }  // namespace
+
+}  // namespace random_jobs_test

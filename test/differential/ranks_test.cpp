@@ -27,6 +27,8 @@
 #include <utility>
 #include <vector>
 
+namespace ranks_test {
+
 namespace {
 
 using namespace protrain;
@@ -192,3 +194,5 @@ TEST_CASE("the jobs are what they are meant to be") {
 }
 
 }  // namespace
+
+}  // namespace ranks_test

@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+namespace same_bits_test {
+
 namespace {
 
 using namespace protrain;
@@ -191,3 +193,5 @@ TEST_CASE("the smallest chunks cut blocks, the largest hold several") {
 }
 
 }  // namespace
+
+}  // namespace same_bits_test

@@ -13,6 +13,8 @@
 #include <functional>
 #include <string_view>
 
+namespace bad_knobs_test {
+
 namespace {
 
 using namespace protrain;
@@ -116,3 +118,5 @@ TEST_CASE("jobs without samples, for other ranks, with mixed dtypes, in a wrong 
 }
 
 }  // namespace
+
+}  // namespace bad_knobs_test

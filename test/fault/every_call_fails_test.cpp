@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+namespace every_call_fails_test {
+
 namespace {
 
 using namespace protrain;
@@ -143,3 +145,5 @@ TEST_CASE("every call fails once: updates during backward, everything offloaded"
 }
 
 }  // namespace
+
+}  // namespace every_call_fails_test

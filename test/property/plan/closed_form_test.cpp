@@ -22,6 +22,8 @@
 #include <tuple>
 #include <vector>
 
+namespace closed_form_test {
+
 namespace {
 
 using namespace protrain;
@@ -196,3 +198,5 @@ TEST_CASE("the search finds what the equations say, for jobs with a trace") {
     check(*j, r);
   }
 }
+
+}  // namespace closed_form_test

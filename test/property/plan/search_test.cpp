@@ -30,6 +30,8 @@
 #include <tuple>
 #include <vector>
 
+namespace search_test {
+
 namespace {
 
 using namespace protrain;
@@ -269,3 +271,5 @@ TEST_CASE("a plan's string gives the same plan") {
     REQUIRE(again->predicted.iteration == found->predicted.iteration);
   }
 }
+
+}  // namespace search_test

@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <cstdio>
 
+namespace executed_mutants_test {
+
 namespace {
 
 using namespace protrain;
@@ -115,3 +117,5 @@ TEST_CASE("a program that waits for nothing is a hazard in every order") {
 }
 
 }  // namespace
+
+}  // namespace executed_mutants_test

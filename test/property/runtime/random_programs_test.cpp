@@ -19,6 +19,8 @@
 #include <string>
 #include <utility>
 
+namespace random_programs_test {
+
 namespace {
 
 using namespace protrain;
@@ -164,3 +166,5 @@ TEST_CASE("random programs of several ranks run without a hazard, with the plain
 }
 
 }  // namespace
+
+}  // namespace random_programs_test

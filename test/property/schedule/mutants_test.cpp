@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+namespace mutants_test {
+
 namespace {
 
 using namespace protrain;
@@ -356,3 +358,5 @@ TEST_CASE("damaged tables are refused, never followed") {
 }
 
 }  // namespace
+
+}  // namespace mutants_test

@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+namespace ranked_mutants_test {
+
 namespace {
 
 using namespace protrain;
@@ -574,3 +576,5 @@ TEST_CASE("what is deferred can't be said otherwise") {
 }
 
 }  // namespace
+
+}  // namespace ranked_mutants_test

@@ -21,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+namespace verify_test {
+
 namespace {
 
 using namespace protrain;
@@ -273,3 +275,5 @@ TEST_CASE("programs stay right under another eviction policy") {
 }
 
 }  // namespace
+
+}  // namespace verify_test

@@ -32,6 +32,8 @@
 #include <optional>
 #include <vector>
 
+namespace lower_bound_test {
+
 namespace {
 
 using namespace protrain;
@@ -171,3 +173,5 @@ TEST_CASE("the paper's closed form is no bound, and this check reports it") {
   MESSAGE("the closed form is above ", above, " of ", compared, " simulated times");
   CHECK(above > 0);
 }
+
+}  // namespace lower_bound_test

@@ -18,6 +18,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace simulate_test {
+
 namespace {
 
 using namespace protrain;
@@ -96,3 +98,5 @@ TEST_CASE("one pass finds the times of an event loop, and the parts add up") {
     }
   }
 }
+
+}  // namespace simulate_test

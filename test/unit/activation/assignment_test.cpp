@@ -9,6 +9,8 @@
 
 #include <vector>
 
+namespace assignment_test {
+
 namespace {
 
 using namespace protrain;
@@ -101,3 +103,5 @@ TEST_CASE("strategies have names, and a block type is free unless it says otherw
 }
 
 }  // namespace
+
+}  // namespace assignment_test

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace block_type_test {
+
 namespace {
 
 using protrain::block_builder;
@@ -226,3 +228,5 @@ TEST_CASE("a lambda block may keep its handles outside") {
   owner.forward();
   CHECK(second.index == 1);
 }
+
+}  // namespace block_type_test

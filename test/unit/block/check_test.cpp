@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+namespace check_test {
+
 namespace {
 
 using namespace protrain;
@@ -274,3 +276,5 @@ TEST_CASE("a description that fails is a finding") {
   REQUIRE(r.findings.size() == 1);
   CHECK(r.findings[0].text() == "runs: block ?: no such size");
 }
+
+}  // namespace check_test

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+namespace dry_pass_test {
+
 namespace {
 
 using protrain::block_builder;
@@ -129,3 +131,5 @@ TEST_CASE("a backward that wants what was not saved is found without a device") 
                   });
         }) == "block lone: backward wants 'probabilities', which was not saved");
 }
+
+}  // namespace dry_pass_test

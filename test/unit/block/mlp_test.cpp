@@ -15,6 +15,8 @@
 #include <numeric>
 #include <vector>
 
+namespace mlp_test {
+
 namespace {
 
 using protrain::bfloat16;
@@ -235,3 +237,5 @@ TEST_CASE("contributions of a tied weight are kept apart by use") {
   CHECK(early.as<float>()[0] != 0);
   CHECK(late.as<float>()[0] != 0);
 }
+
+}  // namespace mlp_test

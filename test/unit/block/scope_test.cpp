@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+namespace scope_test {
+
 namespace {
 
 using protrain::block_error;
@@ -332,3 +334,5 @@ TEST_CASE("frames that cannot be right are refused") {
   bare.slots = nullptr;
   CHECK(refusal([&] { scope{bare}; }) == "a scope needs a saved_table");
 }
+
+}  // namespace scope_test

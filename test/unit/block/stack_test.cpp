@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+namespace stack_test {
+
 namespace {
 
 using protrain::block_builder;
@@ -263,3 +265,5 @@ TEST_CASE("layers that share handles declare the same names") {
         "shared");
   CHECK(refusal([] { repeat(-1, pinned_layer{}); }) == "a repeat has 0 to 2^32 - 1 layers");
 }
+
+}  // namespace stack_test

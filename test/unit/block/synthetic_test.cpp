@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <cstring>
 
+namespace synthetic_test {
+
 namespace {
 
 using protrain::block_id;
@@ -185,3 +187,5 @@ TEST_CASE("small gradients are exact in every dtype") {
     REQUIRE((half >> 15U != 0 ? -value : value) == g);
   }
 }
+
+}  // namespace synthetic_test

@@ -10,6 +10,8 @@
 #include <array>
 #include <cstdint>
 
+namespace tensor_view_test {
+
 namespace {
 
 using protrain::bfloat16;
@@ -54,3 +56,5 @@ TEST_CASE("extents that cannot be are refused") {
   CHECK(refusal([] { extents{std::uint64_t{1} << 33U, std::uint64_t{1} << 33U}.elements(); }) ==
         "64-bit product overflows");
 }
+
+}  // namespace tensor_view_test

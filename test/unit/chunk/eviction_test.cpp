@@ -10,6 +10,8 @@
 
 #include <array>
 
+namespace eviction_test {
+
 namespace {
 
 using namespace protrain;
@@ -60,3 +62,5 @@ TEST_CASE("a policy that leaves the set is the caller's bug") {
 }
 
 }  // namespace
+
+}  // namespace eviction_test

@@ -12,6 +12,8 @@
 #include <initializer_list>
 #include <vector>
 
+namespace layout_test {
+
 namespace {
 
 using namespace protrain;
@@ -164,3 +166,5 @@ TEST_CASE("random layouts hold every tensor once, in order of first use") {
 }
 
 }  // namespace
+
+}  // namespace layout_test

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 
+namespace placement_test {
+
 namespace {
 
 using namespace protrain;
@@ -47,3 +49,5 @@ TEST_CASE("persist_first keeps the chunks that run first") {
 }
 
 }  // namespace
+
+}  // namespace placement_test

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 
+namespace sizing_test {
+
 namespace {
 
 using namespace protrain;
@@ -100,3 +102,5 @@ TEST_CASE("where no shape repeats, the one that owns most is the body") {
 }
 
 }  // namespace
+
+}  // namespace sizing_test

@@ -11,6 +11,8 @@
 #include <initializer_list>
 #include <type_traits>
 
+namespace bfloat16_test {
+
 namespace {
 
 using protrain::bfloat16;
@@ -96,3 +98,5 @@ TEST_CASE("every bf16 survives the way to fp32 and back") {
     REQUIRE(back == (std::isnan(to_float(x)) ? bfloat16{0x7FC0} : x));
   }
 }
+
+}  // namespace bfloat16_test

@@ -9,6 +9,8 @@
 
 #include <string>
 
+namespace config_test {
+
 namespace {
 
 using namespace protrain;
@@ -39,3 +41,5 @@ TEST_CASE("a contract that holds costs nothing and handlers nest") {
 }
 
 }  // namespace
+
+}  // namespace config_test

@@ -16,6 +16,8 @@
 #include <immintrin.h>
 #endif
 
+namespace every_float_test {
+
 namespace {
 
 constexpr std::uint64_t patterns = std::uint64_t{1} << 32U;
@@ -75,3 +77,5 @@ TEST_CASE("every fp32 is rounded to half precision as the processor does") {
   CHECK(otherwise_rounded() == 0);
 }
 #endif
+
+}  // namespace every_float_test

@@ -11,6 +11,8 @@
 #include <initializer_list>
 #include <type_traits>
 
+namespace float16_test {
+
 namespace {
 
 using protrain::float16;
@@ -113,3 +115,5 @@ TEST_CASE("rounding is right at, above and below every tie and every half") {
     }
   }
 }
+
+}  // namespace float16_test

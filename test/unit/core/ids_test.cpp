@@ -13,6 +13,8 @@
 #include <set>
 #include <string_view>
 
+namespace ids_test {
+
 namespace {
 
 using namespace protrain;
@@ -57,3 +59,5 @@ TEST_CASE("every enumerator has a name of its own") {
 }
 
 }  // namespace
+
+}  // namespace ids_test

@@ -9,6 +9,8 @@
 
 #include <limits>
 
+namespace math_test {
+
 namespace {
 
 using namespace protrain;
@@ -41,3 +43,5 @@ TEST_CASE("what doesn't fit is a contract error, what just fits is not") {
 }
 
 }  // namespace
+
+}  // namespace math_test

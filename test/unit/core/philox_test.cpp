@@ -11,6 +11,8 @@
 #include <set>
 #include <utility>
 
+namespace philox_test {
+
 namespace {
 
 using protrain::hash_name;
@@ -153,3 +155,5 @@ TEST_CASE("normals are antisymmetric and have unit moments") {
   CHECK(std::abs(m2 / n - 1) < 4 * std::sqrt(2.0 / n));
   CHECK(std::abs(m4 / n - 3) < 4 * std::sqrt(96.0 / n));
 }
+
+}  // namespace philox_test

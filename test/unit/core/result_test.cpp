@@ -10,6 +10,8 @@
 #include <memory>
 #include <vector>
 
+namespace result_test {
+
 namespace {
 
 using namespace protrain;
@@ -63,3 +65,5 @@ TEST_CASE("a failure type of one's own") {
 }
 
 }  // namespace
+
+}  // namespace result_test

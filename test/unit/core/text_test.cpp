@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+namespace text_test {
+
 namespace {
 
 using namespace protrain;
@@ -32,3 +34,5 @@ TEST_CASE("copies are independent") {
 }
 
 }  // namespace
+
+}  // namespace text_test

@@ -9,6 +9,8 @@
 
 #include <limits>
 
+namespace units_test {
+
 namespace {
 
 using namespace protrain;
@@ -57,3 +59,5 @@ TEST_CASE("a time is rounded up to a picosecond and never overflows silently") {
 }
 
 }  // namespace
+
+}  // namespace units_test

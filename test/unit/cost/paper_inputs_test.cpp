@@ -21,6 +21,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace paper_inputs_test {
+
 namespace {
 
 using namespace protrain;
@@ -239,3 +241,5 @@ TEST_CASE("what is no job is refused") {
 static_assert(job_of(two_blocks(2)).chunks[0].alone.gather == picoseconds{8292});
 
 }  // namespace
+
+}  // namespace paper_inputs_test

@@ -15,6 +15,8 @@
 #include <cstddef>
 #include <cstdint>
 
+namespace paper_memory_test {
+
 namespace {
 
 using namespace protrain;
@@ -152,3 +154,5 @@ static_assert(walk_of({}).peak[6] == 284);
 static_assert(walk_of({.swap = 1, .checkpoint = 1}).peak[6] == 199);
 
 }  // namespace
+
+}  // namespace paper_memory_test

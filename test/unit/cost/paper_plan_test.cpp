@@ -14,6 +14,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace paper_plan_test {
+
 namespace {
 
 using namespace protrain;
@@ -128,3 +130,5 @@ TEST_CASE("more persistent chunks than there are is a bug") {
 static_assert(cost::most_swapped(row(8, 25, 25)) == 2);
 
 }  // namespace
+
+}  // namespace paper_plan_test

@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
+namespace paper_time_test {
+
 namespace {
 
 using namespace protrain;
@@ -170,3 +172,5 @@ static_assert(sheet({.persist = 3}, true).iteration() == 87);
 static_assert(sheet({.swap = 1}, true).backward() == 103);
 
 }  // namespace
+
+}  // namespace paper_time_test

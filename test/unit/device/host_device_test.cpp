@@ -21,6 +21,8 @@
 #include <utility>
 #include <vector>
 
+namespace host_device_test {
+
 namespace {
 
 using namespace protrain;  // NOLINT(google-build-using-namespace): a test of one class
@@ -187,3 +189,5 @@ TEST_CASE("host: steps in a row, with failures among them") {
 }
 
 }  // namespace
+
+}  // namespace host_device_test

@@ -14,6 +14,8 @@
 #include <numeric>
 #include <vector>
 
+namespace ledger_test {
+
 namespace {
 
 using namespace protrain;  // NOLINT(google-build-using-namespace): a test of one class
@@ -160,3 +162,5 @@ TEST_CASE("ledger: agrees with a recount over random leases") {
 }
 
 }  // namespace
+
+}  // namespace ledger_test

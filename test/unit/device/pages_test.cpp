@@ -12,6 +12,8 @@
 #include <string>
 #include <utility>
 
+namespace pages_test {
+
 namespace {
 
 using protrain::space;
@@ -62,3 +64,5 @@ TEST_CASE("device_error: names the call, the reason and the place") {
 }
 
 }  // namespace
+
+}  // namespace pages_test

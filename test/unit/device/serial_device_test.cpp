@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+namespace serial_device_test {
+
 namespace {
 
 using namespace protrain;  // NOLINT(google-build-using-namespace): a test of one class
@@ -457,3 +459,5 @@ TEST_CASE("serial: some seed starves a queue to the end") {
 }
 
 }  // namespace
+
+}  // namespace serial_device_test

@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+namespace serial_property_test {
+
 namespace {
 
 using namespace protrain;  // NOLINT(google-build-using-namespace): a test of one class
@@ -289,3 +291,5 @@ TEST_CASE("serial: a correct program gives the same memory in every order") {
 }
 
 }  // namespace
+
+}  // namespace serial_property_test

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+namespace adopt_test {
+
 using protrain_test::command;
 
 namespace {
@@ -69,3 +71,5 @@ TEST_CASE("fewer than 80 lines change") {
 TEST_CASE("the trainer before knows nothing of the library") {
   CHECK(protrain::io::read_file("examples/adopt/before.cpp").find("protrain") == std::string::npos);
 }
+
+}  // namespace adopt_test

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+namespace flags_test {
+
 namespace {
 
 cli::flags parsed(std::vector<char const*> words) {
@@ -101,3 +103,5 @@ TEST_CASE("help wins, and lists every flag with its default") {
     CHECK(f.help().find(part) != std::string::npos);
   }
 }
+
+}  // namespace flags_test

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace plan_test {
+
 using protrain::io::json;
 using protrain::io::write_file;
 using protrain_test::command;
@@ -216,3 +218,5 @@ TEST_CASE("bad input: one line, exit 1") {
     CHECK(std::count(a.err.begin(), a.err.end(), '\n') == 1);
   }
 }
+
+}  // namespace plan_test

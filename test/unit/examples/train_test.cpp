@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+namespace train_test {
+
 using protrain::io::json;
 using protrain::io::read_file;
 using protrain::io::write_file;
@@ -363,3 +365,5 @@ TEST_CASE("without a text, from any folder: this repository") {
   CHECK(c.wait().code == 0);
   CHECK(c.says("text        this repository's sources and documents: "));
 }
+
+}  // namespace train_test

@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+namespace presets_test {
+
 namespace {
 
 using namespace protrain;
@@ -40,3 +42,5 @@ TEST_CASE("an unknown machine is an invalid argument") {
 }
 
 }  // namespace
+
+}  // namespace presets_test

@@ -9,6 +9,8 @@
 
 #include <string>
 
+namespace config_test {
+
 using protrain::io::json_document;
 using protrain::io::parse_gpt2;
 using protrain_test::contains;
@@ -184,3 +186,5 @@ TEST_CASE("from disk: missing, a directory, empty, good") {
   protrain::io::write_file(path, xl);
   CHECK(protrain::io::read_gpt2(path).layers == 48);
 }
+
+}  // namespace config_test

@@ -9,6 +9,8 @@
 
 #include <string>
 
+namespace file_test {
+
 using protrain::io::read_file;
 using protrain::io::write_file;
 using protrain_test::contains;
@@ -46,3 +48,5 @@ TEST_CASE("a failed write names the file and leaves the old contents") {
   CHECK(read_file(folder / "d/inside") == "kept");
   CHECK_FALSE(std::filesystem::exists(folder / "d.part"));
 }
+
+}  // namespace file_test

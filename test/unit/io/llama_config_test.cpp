@@ -11,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+namespace llama_config_test {
+
 using protrain::io::json_document;
 using protrain::model::gpt2_config;
 using protrain::model::llama_config;
@@ -248,3 +250,5 @@ TEST_CASE("from disk") {
   CHECK(type_name(protrain::io::read_config(path)) == "llama");
   CHECK(dropout_of(protrain::io::read_config(path, 0.25)) == 0.25);
 }
+
+}  // namespace llama_config_test

@@ -12,6 +12,8 @@
 #include <random>
 #include <string>
 
+namespace log_test {
+
 using namespace protrain;  // NOLINT(google-build-using-namespace): values of many folders
 using io::json;
 
@@ -85,3 +87,5 @@ TEST_CASE("a log that can't be made or written is named") {
   io::step_log full("/dev/full");
   CHECK_THROWS_AS(full.add({.step = 1, .seconds = 1}), io::write_error);
 }
+
+}  // namespace log_test

@@ -10,6 +10,8 @@
 
 #include <string>
 
+namespace machine_test {
+
 using protrain::io::json_document;
 using protrain_test::refused;
 using protrain_test::with;
@@ -67,3 +69,5 @@ TEST_CASE("unknown members, other kinds and versions") {
         }).field() == "protrain");
   CHECK(refused([&] { parse(with(good, "\"version\":1", "\"version\":2")); }).field() == "version");
 }
+
+}  // namespace machine_test

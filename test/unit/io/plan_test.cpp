@@ -12,6 +12,8 @@
 
 #include <string>
 
+namespace plan_test {
+
 using namespace protrain;  // NOLINT(google-build-using-namespace): values of many folders
 using io::json;
 using protrain_test::contains;
@@ -193,3 +195,5 @@ TEST_CASE("run facts hold what a run needs to be repeated") {
   CHECK(contains(file.top().at("compiler").string(), "."));
   CHECK(io::to_json({.plan = "persist=1"})["plan"] == "persist=1");
 }
+
+}  // namespace plan_test

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace text_data_test {
+
 using protrain::io::text_data;
 using protrain_test::refused;
 
@@ -76,3 +78,5 @@ TEST_CASE("a list of files is read in its own order; a missing one is named") {
   auto const e = refused([&] { protrain::io::read_listed(folder / "list", here); });
   CHECK(e.file() == folder / "nowhere");
 }
+
+}  // namespace text_data_test

@@ -10,6 +10,8 @@
 #include <random>
 #include <string>
 
+namespace trace_test {
+
 using namespace protrain;  // NOLINT(google-build-using-namespace): values of many folders
 using protrain_test::refused;
 using protrain_test::with;
@@ -148,3 +150,5 @@ TEST_CASE("no size overflows") {
   object["parameters"][0]["shape"] = {1ULL << 28U, 1ULL << 28U};
   CHECK(refused([&] { parse(object.dump()); }).field() == "parameters[2].shape");
 }
+
+}  // namespace trace_test

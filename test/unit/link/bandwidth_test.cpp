@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+namespace bandwidth_test {
+
 namespace {
 
 using namespace protrain;
@@ -48,3 +50,5 @@ TEST_CASE("a copy takes its bytes over the rate, rounded up, and the latency") {
 }
 
 }  // namespace
+
+}  // namespace bandwidth_test

@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+namespace derated_test {
+
 namespace {
 
 using namespace protrain;
@@ -80,3 +82,5 @@ static_assert(time_of(100'000,
                           small, channel::host_to_device)) == picoseconds{20'000'000'000'000});
 
 }  // namespace
+
+}  // namespace derated_test

@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+namespace job_test {
+
 namespace {
 
 using namespace protrain;
@@ -40,3 +42,5 @@ TEST_CASE("tokens of a step, checked") {
 }
 
 }  // namespace
+
+}  // namespace job_test

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+namespace llama_test {
+
 namespace {
 
 using namespace protrain;
@@ -136,3 +138,5 @@ TEST_CASE("constant evaluation; sizes that overflow are contract errors") {
 }
 
 }  // namespace
+
+}  // namespace llama_test

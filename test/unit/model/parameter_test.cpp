@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+namespace parameter_test {
+
 namespace {
 
 using namespace protrain;
@@ -25,3 +27,5 @@ TEST_CASE("a count that overflows is a contract error") {
 }
 
 }  // namespace
+
+}  // namespace parameter_test

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace accumulate_test {
+
 namespace {
 
 using protrain::bfloat16;
@@ -83,3 +85,5 @@ TEST_CASE("a single contribution is kept in gradient dtype as it is") {
   protrain::optim::store(kept.data(), c.data(), 5);
   CHECK(kept == c);
 }
+
+}  // namespace accumulate_test

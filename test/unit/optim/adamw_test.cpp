@@ -13,6 +13,8 @@
 #include <limits>
 #include <vector>
 
+namespace adamw_test {
+
 namespace {
 
 using protrain::optim::adamw;
@@ -183,3 +185,5 @@ TEST_CASE("hyper-parameters outside their range are refused") {
   CHECK_THROWS_AS((adamw{.eps = 1e-60}.prepare(1e-3, 1, true)), refused);
   protrain::set_violation_handler(old);
 }
+
+}  // namespace adamw_test

@@ -16,6 +16,8 @@
 #include <limits>
 #include <vector>
 
+namespace exact_sum_test {
+
 namespace {
 
 using protrain::optim::exact_sum;
@@ -219,3 +221,5 @@ TEST_CASE("the bytes travel as they are") {
   std::memcpy(&b, &a, sizeof a);
   CHECK(a == b);
 }
+
+}  // namespace exact_sum_test

@@ -14,6 +14,8 @@
 #if defined(__SSE__)
 #include <xmmintrin.h>
 
+namespace float_environment_test {
+
 namespace {
 
 using protrain::float_environment;
@@ -80,3 +82,5 @@ TEST_CASE("elsewhere the environment is left alone") {
 }
 
 #endif
+
+}  // namespace float_environment_test

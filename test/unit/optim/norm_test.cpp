@@ -13,6 +13,8 @@
 #include <limits>
 #include <vector>
 
+namespace norm_test {
+
 namespace {
 
 using protrain::bfloat16;
@@ -147,3 +149,5 @@ TEST_CASE("a granule longer than 128 elements is refused") {
   CHECK_THROWS_AS(granule_sum(g.data(), 129), refused);
   protrain::set_violation_handler(old);
 }
+
+}  // namespace norm_test

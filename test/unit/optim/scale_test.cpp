@@ -10,6 +10,8 @@
 #include <cmath>
 #include <limits>
 
+namespace scale_test {
+
 namespace {
 using protrain::optim::clip_factor;
 using protrain::optim::gradient_scale;
@@ -50,3 +52,5 @@ TEST_CASE("a negative bound is refused") {
   CHECK_THROWS_AS(clip_factor(1.0F, -1.0F), refused);
   protrain::set_violation_handler(old);
 }
+
+}  // namespace scale_test

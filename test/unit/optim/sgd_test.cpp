@@ -16,6 +16,8 @@
 #include <limits>
 #include <vector>
 
+namespace sgd_test {
+
 namespace {
 
 using protrain::optim::sgd;
@@ -119,3 +121,5 @@ TEST_CASE("hyper-parameters outside their range are refused") {
   CHECK_THROWS_AS(sgd{}.prepare(1e-3, 0, true), protrain::test::contract_broken);
   CHECK_THROWS_AS(sgd{.momentum = 1}.prepare(1e-3, 1, true), protrain::test::contract_broken);
 }
+
+}  // namespace sgd_test

@@ -14,6 +14,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace update_rule_test {
+
 namespace {
 
 namespace optim = protrain::optim;
@@ -93,3 +95,5 @@ TEST_CASE("the loops drive any rule") {
   CHECK(m == std::vector<float>{2.5F, 4.5F, 6.5F});
   CHECK(p == std::vector<float>{-1.75F, -3.25F, -4.75F});
 }
+
+}  // namespace update_rule_test

@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace update_test {
+
 namespace {
 
 using protrain::bfloat16;
@@ -286,3 +288,5 @@ TEST_CASE("with no gradient and no decay a split master keeps its bits") {
   CHECK(hi == hi_before);
   CHECK(lo == lo_before);
 }
+
+}  // namespace update_test

@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+namespace vectors_test {
+
 namespace {
 
 namespace optim = protrain::optim;
@@ -168,3 +170,5 @@ TEST_CASE("the widest vectors are supported, and scalar loops always are") {
   CHECK(optim::supported(optim::widest_vectors()));
   CHECK(optim::supported(vectors::none));
 }
+
+}  // namespace vectors_test

@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+namespace parse_test {
+
 using namespace protrain;
 
 TEST_CASE("names") {
@@ -147,3 +149,5 @@ TEST_CASE("printed numbers read back") {
     CHECK(plan::parse(plan::print(n).view())->persist_set == set);
   }
 }
+
+}  // namespace parse_test

@@ -23,6 +23,8 @@
 #include <string_view>
 #include <vector>
 
+namespace search_test {
+
 namespace {
 
 using namespace protrain;
@@ -282,3 +284,5 @@ TEST_CASE("times for people") {
   CHECK(shown(12_ms) == text("12.000 ms"));
   CHECK(shown({1'050'000'000'000}) == text("1.050 s"));
 }
+
+}  // namespace search_test

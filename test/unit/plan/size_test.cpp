@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <string_view>
 
+namespace size_test {
+
 using protrain::text;
 using protrain::plan::append_size;
 using protrain::plan::parse_size;
@@ -93,3 +95,5 @@ TEST_CASE("a printed size reads back") {
   append_size(out, 3ULL << 30U);
   CHECK(out.view() == "3GiB");
 }
+
+}  // namespace size_test

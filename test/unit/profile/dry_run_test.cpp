@@ -9,6 +9,8 @@
 
 #include <vector>
 
+namespace dry_run_test {
+
 namespace {
 
 using protrain::bfloat16;
@@ -123,3 +125,5 @@ TEST_CASE("a repeat may be empty") {
   trace::trace const t = dry_run(make_mlp<bfloat16>({.layers = 0}), bf16);
   CHECK(t.blocks == std::vector<shape_id>{shape_id{0}, shape_id{1}});
 }
+
+}  // namespace dry_run_test

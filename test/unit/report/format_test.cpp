@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+namespace format_test {
+
 using namespace protrain;  // NOLINT(google-build-using-namespace): literals and a folder
 using namespace protrain::report;
 
@@ -35,3 +37,5 @@ TEST_CASE("columns") {
   CHECK(right("abcde", 4) == "abcde");
   CHECK(fixed(2.0 / 3, 3) == "0.667");
 }
+
+}  // namespace format_test

@@ -7,6 +7,8 @@
 
 #include <string>
 
+namespace memory_table_test {
+
 using namespace protrain;  // NOLINT(google-build-using-namespace): values of many folders
 
 namespace {
@@ -53,3 +55,5 @@ TEST_CASE("agreement is of every number") {
   counted = {.peak = 1537, .at_peak = said().at_peak, .maximum = said().maximum};
   CHECK_FALSE(report::agree(said(), counted));
 }
+
+}  // namespace memory_table_test

@@ -7,6 +7,8 @@
 
 #include <string>
 
+namespace plan_summary_test {
+
 using namespace protrain;  // NOLINT(google-build-using-namespace): values of many folders
 
 namespace {
@@ -65,3 +67,5 @@ TEST_CASE("what was changed, what comes next, and a search that met its limit") 
   CHECK(has(p, "instead     11.0 ms, 2.00 MiB: keep_all"));
   CHECK(has(p, "instead     0 ps, 0 B: " + std::string(plan::print(p.at).view())));
 }
+
+}  // namespace plan_summary_test

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <string>
 
+namespace progress_test {
+
 namespace {
 
 std::string written(std::FILE* file) {
@@ -43,3 +45,5 @@ TEST_CASE("on a terminal each line replaces the last, and the end leaves none") 
   CHECK(written(file) == "\rstep 1\x1b[K\rstep 2\x1b[K\r\x1b[K");
   std::fclose(file);
 }
+
+}  // namespace progress_test

@@ -29,6 +29,8 @@
 #include <utility>
 #include <vector>
 
+namespace across_ranks_test {
+
 namespace {
 
 using namespace protrain;
@@ -48,7 +50,7 @@ std::vector<test::engine_run> train(test::subject const& s,
       test::between::nothing);
 }
 
-model::job job_over(std::uint64_t ranks, std::uint64_t sequence) {
+model::job long_sequence_job(std::uint64_t ranks, std::uint64_t sequence) {
   model::job job = test::job_of(dtype::f32, 4 / ranks, 0.05F);
   job.micro_batch = 2;
   job.sequence = sequence;
@@ -59,7 +61,7 @@ model::job job_over(std::uint64_t ranks, std::uint64_t sequence) {
 
 test::subject mlp_over(std::uint64_t ranks) {
   return test::make_subject(test::make_mlp<float>({.layers = 3, .tied = true}),
-                            job_over(ranks, 3),
+                            long_sequence_job(ranks, 3),
                             test::uniform_values(0.4F));
 }
 
@@ -72,14 +74,14 @@ test::subject gpt2_over(std::uint64_t ranks) {
                                 .positions = 32,
                                 .dropout = 0.1};
   transformer::initial_values const values{.config = tiny, .seed = 5};
-  return test::make_subject(transformer::make_gpt2<float>(tiny), job_over(ranks, 8), values);
+  return test::make_subject(transformer::make_gpt2<float>(tiny), long_sequence_job(ranks, 8), values);
 }
 
-test::placement const mixed{.persistent = {0, 1, 0},
-                            .counts = {.swap = 1, .checkpoint = 2, .interval = 2},
-                            .time = update::timing::before_next_use,
-                            .capacity = 2000,
-                            .defer = 2};
+test::placement const mixed_deferred{.persistent = {0, 1, 0},
+                                     .counts = {.swap = 1, .checkpoint = 2, .interval = 2},
+                                     .time = update::timing::before_next_use,
+                                     .capacity = 2000,
+                                     .defer = 2};
 
 void check_close(std::vector<std::uint32_t> const& a, std::vector<std::uint32_t> const& b) {
   REQUIRE(a.size() == b.size());
@@ -93,10 +95,10 @@ void check_close(std::vector<std::uint32_t> const& a, std::vector<std::uint32_t>
 
 TEST_CASE("one global batch on 1, 2 and 4 ranks: losses agree within rounding") {
   for (auto const& make : {mlp_over, gpt2_over}) {
-    auto const alone = train(make(1), mixed, 5);
+    auto const alone = train(make(1), mixed_deferred, 5);
     for (std::uint64_t const ranks : {2U, 4U}) {
       CAPTURE(ranks);
-      auto const several = train(make(ranks), mixed, 5);
+      auto const several = train(make(ranks), mixed_deferred, 5);
       for (test::engine_run const& r : several) {
         // The first loss depends on no sum over ranks.
         CHECK(r.bits.losses[0] == alone[0].bits.losses[0]);
@@ -169,7 +171,7 @@ TEST_CASE("every sample of the global batch meets its data and its masks, on how
   for (std::uint64_t const ranks : {1U, 2U, 4U}) {
     sights seen;
     test::subject const s = test::make_subject(
-        stack{watcher(0, seen), watcher(1, seen)}, job_over(ranks, 1), test::uniform_values(0.5F));
+        stack{watcher(0, seen), watcher(1, seen)}, long_sequence_job(ranks, 1), test::uniform_values(0.5F));
     seen.by_step_and_block.clear();  // of the dry run
     auto const runs = train(s, {.persistent = {0}, .counts = {.checkpoint = 9}}, 3);
     losses[ranks] = runs[0].bits.losses;
@@ -329,3 +331,5 @@ TEST_CASE("the norm of all ranks is that of their sum") {
 }
 
 }  // namespace
+
+}  // namespace across_ranks_test

@@ -17,6 +17,8 @@
 #include <new>
 #include <vector>
 
+namespace allocation_test {
+
 namespace {
 std::atomic<std::uint64_t> allocations{0};
 
@@ -69,3 +71,5 @@ TEST_CASE("from the third step on, steps allocate nothing") {
 }
 
 }  // namespace
+
+}  // namespace allocation_test

@@ -22,6 +22,8 @@
 #include <utility>
 #include <vector>
 
+namespace engine_test {
+
 namespace {
 
 using namespace protrain;
@@ -372,3 +374,5 @@ TEST_CASE("engines of different plans take turns on one device") {
 }
 
 }  // namespace
+
+}  // namespace engine_test

@@ -26,25 +26,15 @@
 #include <thread>
 #include <vector>
 
+namespace failures_test {
+
 namespace {
 
 using namespace protrain;
 using test::contains;
 using test::message_of;
 
-struct update_time {
-  char const* name;
-  update::timing time;
-  std::uint32_t defer = 0;
-};
-constexpr std::array<update_time, 5> times{
-    {{"after backward", update::timing::after_backward},
-     {"during backward", update::timing::during_backward},
-     {"before next use, nothing deferred", update::timing::before_next_use},
-     {"before next use, one deferred", update::timing::before_next_use, 1},
-     {"before next use, all deferred", update::timing::before_next_use, 99}}};
-
-test::subject mlp(std::uint64_t ranks, float clip = 0) {
+test::subject tied_mlp(std::uint64_t ranks, float clip = 0) {
   model::job job = test::job_of(dtype::bf16, 2, clip);
   job.micro_batch = 2;
   job.sequence = 3;
@@ -54,7 +44,7 @@ test::subject mlp(std::uint64_t ranks, float clip = 0) {
       test::make_mlp<bfloat16>({.layers = 3, .tied = true}), job, test::uniform_values(0.4F));
 }
 
-runtime::plan_parts parts_of(test::subject const& s, update_time const& at) {
+runtime::plan_parts parts_of(test::subject const& s, test::update_time const& at) {
   return test::parts_of(s,
                         {.persistent = {0, 0, 1, 0},
                          .counts = {.swap = 1, .checkpoint = 1, .interval = 2},
@@ -130,8 +120,8 @@ void fail_once(Device& d,
   CHECK(test::live(d) == 0);
 }
 
-tally fail_everywhere(update_time const& at, bool backward, float clip) {
-  test::subject const s = mlp(1, clip);
+tally fail_everywhere(test::update_time const& at, bool backward, float clip) {
+  test::subject const s = tied_mlp(1, clip);
   runtime::plan_parts const parts = parts_of(s, at);
   test::outcome const want = test::train_plain(s, 5);
   tally sum;
@@ -171,7 +161,7 @@ tally fail_everywhere(update_time const& at, bool backward, float clip) {
 }
 
 TEST_CASE("a block that throws in its forward pass, for every update time") {
-  for (update_time const& at : times) {
+  for (test::update_time const& at : test::update_times) {
     tally const t = fail_everywhere(at, false, 0);
     CHECK(t.went_on > 0);
     // Before any update of its own or of the step before an engine always goes on.
@@ -182,7 +172,7 @@ TEST_CASE("a block that throws in its forward pass, for every update time") {
 }
 
 TEST_CASE("a block that throws in its backward pass, for every update time") {
-  for (update_time const& at : times) {
+  for (test::update_time const& at : test::update_times) {
     tally const t = fail_everywhere(at, true, 0);
     CHECK(t.went_on > 0);
     if (at.time == update::timing::after_backward) {
@@ -195,7 +185,7 @@ TEST_CASE("a block that throws in its backward pass, for every update time") {
 }
 
 TEST_CASE("a job that needs the norm updates nothing before a pass can fail, but what was left") {
-  for (update_time const& at : times) {
+  for (test::update_time const& at : test::update_times) {
     if (at.time == update::timing::during_backward) {
       continue;
     }
@@ -208,9 +198,9 @@ TEST_CASE("a job that needs the norm updates nothing before a pass can fail, but
 }
 
 TEST_CASE("an evaluation that fails leaves training as it was") {
-  for (update_time const& at : times) {
+  for (test::update_time const& at : test::update_times) {
     CAPTURE(at.name);
-    test::subject const s = mlp(1);
+    test::subject const s = tied_mlp(1);
     test::subject trapped = s;
     test::trap trap;
     test::set_trap(trapped, 2, false, trap);
@@ -300,11 +290,11 @@ std::vector<report> two_ranks(MakeDevice const& make_device,
 
 template <class MakeDevice>
 void check_failing_rank(MakeDevice const& make_device,
-                        update_time const& at,
+                        test::update_time const& at,
                         std::uint32_t failing,
                         std::size_t block,
                         bool backward) {
-  test::subject const good = mlp(2);
+  test::subject const good = tied_mlp(2);
   runtime::plan_parts const parts = parts_of(good, at);
   std::array<test::subject, 2> s{good, good};
   test::trap trap;
@@ -333,7 +323,7 @@ auto const make_serial = [] { return std::make_unique<device::serial_device>(); 
 auto const make_host = [] { return std::make_unique<device::host_device>(); };
 
 TEST_CASE("a rank that fails makes the others throw at once, and they name it") {
-  for (update_time const& at : times) {
+  for (test::update_time const& at : test::update_times) {
     for (std::uint32_t failing = 0; failing < 2; ++failing) {
       for (bool const backward : {false, true}) {
         for (std::size_t const block : {0U, 2U, 4U}) {
@@ -350,8 +340,8 @@ TEST_CASE("a rank that fails makes the others throw at once, and they name it") 
 }
 
 TEST_CASE("a batch that is bad on one rank fails on both, and names the rank") {
-  test::subject const s = mlp(2);
-  for (update_time const& at : times) {
+  test::subject const s = tied_mlp(2);
+  for (test::update_time const& at : test::update_times) {
     for (bool const evaluates : {false, true}) {
       CAPTURE(at.name);
       CAPTURE(evaluates);
@@ -385,9 +375,9 @@ TEST_CASE("a batch that is bad on one rank fails on both, and names the rank") {
 }
 
 TEST_CASE("a failure that nobody asked about shows in initialise, on both ranks at once") {
-  for (update_time const& at : times) {
+  for (test::update_time const& at : test::update_times) {
     CAPTURE(at.name);
-    test::subject const good = mlp(2);
+    test::subject const good = tied_mlp(2);
     std::array<test::subject, 2> s{good, good};
     test::trap trap;
     test::set_trap(s[0], 2, true, trap);
@@ -414,18 +404,18 @@ TEST_CASE("a failure that nobody asked about shows in initialise, on both ranks 
 }
 
 TEST_CASE("a parameter that the model doesn't have is the caller's bug") {
-  test::subject const s = mlp(1);
+  test::subject const s = tied_mlp(1);
   device::serial_device d;
   comm::self alone;
-  runtime::engine engine(d, alone, s.table, parts_of(s, times[0]));
+  runtime::engine engine(d, alone, s.table, parts_of(s, test::update_times[0]));
   test::throwing_contracts const throwing;
   auto const none = make_id<parameter_id>(s.table.parameters.size());
   CHECK_THROWS_AS((void)engine.read(none), test::contract_broken);
 }
 
 TEST_CASE("a rank that doesn't come is named when the time is over") {
-  test::subject const s = mlp(2);
-  for (update_time const& at : times) {
+  test::subject const s = tied_mlp(2);
+  for (test::update_time const& at : test::update_times) {
     CAPTURE(at.name);
     auto const reports = two_ranks(make_serial,
                                    {s, s},
@@ -446,3 +436,5 @@ TEST_CASE("a rank that doesn't come is named when the time is over") {
 }
 
 }  // namespace
+
+}  // namespace failures_test

@@ -18,6 +18,8 @@
 #include <string>
 #include <vector>
 
+namespace formats_test {
+
 namespace {
 
 using namespace protrain;
@@ -32,7 +34,7 @@ model::job beside(dtype type, std::uint64_t accumulate, float clip) {
           .dropout = 0.1F};
 }
 
-test::subject mlp(model::job const& job) {
+test::subject half_mlp(model::job const& job) {
   test::mlp_config const small{.layers = 2, .tied = true};
   return job.type == dtype::f16
              ? test::make_subject(test::make_mlp<float16>(small), job, test::uniform_values(0.4F))
@@ -45,7 +47,7 @@ TEST_CASE("separate masters in bf16 and fp16 have the plain loop's bits under ev
   for (dtype const type : {dtype::bf16, dtype::f16}) {
     for (std::uint64_t const accumulate : {1U, 3U}) {
       for (float const clip : {0.0F, 0.05F}) {
-        test::subject const s = mlp(beside(type, accumulate, clip));
+        test::subject const s = half_mlp(beside(type, accumulate, clip));
         test::outcome const want = test::train_plain(s, 4);
         CHECK(std::bit_cast<float>(want.losses[3]) < std::bit_cast<float>(want.losses[0]));
         for (test::placement const& p : test::placements()) {
@@ -63,7 +65,7 @@ TEST_CASE("a loss scale is undone exactly, and saves what fp16 would lose") {
   model::job job = beside(dtype::f16, 2, 0.05F);
   auto const scaled = [&](float scale) {
     job.loss_scale = scale;
-    test::subject const s = mlp(job);
+    test::subject const s = half_mlp(job);
     test::outcome const want = test::train_plain(s, 3);
     for (test::placement const& p : test::placements()) {
       device::serial_device d;
@@ -90,7 +92,7 @@ TEST_CASE("an fp16 job that skips survives a loss scale that overflows") {
   model::job job = beside(dtype::f16, 1, 0);
   job.skip = true;
   job.loss_scale = 0x1p60F;
-  test::subject const s = mlp(job);
+  test::subject const s = half_mlp(job);
   for (test::placement const& p : test::placements()) {
     device::serial_device d;
     comm::self alone;
@@ -106,3 +108,5 @@ TEST_CASE("an fp16 job that skips survives a loss scale that overflows") {
     CHECK(std::isfinite(std::bit_cast<float>(after.losses[1])));
   }
 }
+
+}  // namespace formats_test

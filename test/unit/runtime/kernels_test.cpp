@@ -17,6 +17,8 @@
 #include <cstring>
 #include <vector>
 
+namespace kernels_test {
+
 namespace {
 
 using namespace protrain;
@@ -247,3 +249,5 @@ TEST_CASE("an update of a tensor in a chunk is the update of the tensor alone") 
 }
 
 }  // namespace
+
+}  // namespace kernels_test

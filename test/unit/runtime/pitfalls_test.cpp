@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+namespace pitfalls_test {
+
 namespace {
 
 using namespace protrain;
@@ -148,15 +150,6 @@ TEST_CASE("zero-size tensors work, even if there is nothing else") {
   }
 }
 
-/// Bytes of a category in both spaces, each at its most.
-std::uint64_t bytes_of(schedule::program const& p, category what) {
-  std::uint64_t sum = 0;
-  for (space const where : {space::device, space::host}) {
-    sum += schedule::memory_of(p, where).maximum[static_cast<std::size_t>(what)];
-  }
-  return sum;
-}
-
 TEST_CASE("frozen parameters get no state, no gradient store, and don't change") {
   auto const make = [](float clip, bool frozen) {
     return test::constant_model(test::job_of(dtype::bf16, 1, clip),
@@ -168,7 +161,7 @@ TEST_CASE("frozen parameters get no state, no gradient store, and don't change")
   test::subject const s = make(1.0F, true);
   for (test::placement const& p : test::placements()) {
     runtime::plan_parts const parts = test::parts_of(s, p);
-    CHECK(bytes_of(parts.programs.front(), category::optimizer) == 10 * 1536);
+    CHECK(test::bytes_of(parts.programs.front(), category::optimizer) == 10 * 1536);
     device::serial_device d;
     comm::self alone;
     runtime::engine engine(d, alone, s.table, parts);
@@ -267,7 +260,7 @@ TEST_CASE("a gradient never shares its parameter's slot") {
   }
 }
 
-model::job mlp_job(dtype type, float dropout, std::uint64_t accumulate) {
+model::job dropout_job(dtype type, float dropout, std::uint64_t accumulate) {
   model::job job = test::job_of(type, accumulate, 0.05F);
   job.micro_batch = 2;
   job.sequence = 3;
@@ -275,7 +268,7 @@ model::job mlp_job(dtype type, float dropout, std::uint64_t accumulate) {
   return job;
 }
 
-test::subject mlp(model::job const& job) {
+test::subject deep_mlp(model::job const& job) {
   test::mlp_config const config{.layers = 4};
   auto const load = test::uniform_values(0.4F);
   return job.type == dtype::f32 ? test::make_subject(test::make_mlp<float>(config), job, load)
@@ -339,7 +332,7 @@ test::subject masked(model::job const& job) {
 
 TEST_CASE("recompute draws the same dropout mask: kept, checkpointed and swapped blocks") {
   for (dtype const type : {dtype::f32, dtype::bf16}) {
-    model::job const job = mlp_job(type, 0.1F, 2);
+    model::job const job = dropout_job(type, 0.1F, 2);
     test::subject const s = type == dtype::f32 ? masked<float>(job) : masked<bfloat16>(job);
     test::outcome const plain = test::train_plain(s, 4);
     for (activation::counts const& counts : {activation::counts{},
@@ -372,7 +365,7 @@ TEST_CASE("frozen parameters stay resident from recompute to the end of backward
 
 TEST_CASE("a reload never races its own offload, whichever queue is late") {
   for (std::uint32_t const swap : {0U, 2U, 9U}) {
-    test::subject const s = mlp(mlp_job(dtype::f32, 0.1F, 2));
+    test::subject const s = deep_mlp(dropout_job(dtype::f32, 0.1F, 2));
     test::outcome const plain = test::train_plain(s, 3);
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
       device::serial_device d({.order = device::run_policy::adversarial, .seed = seed});
@@ -417,7 +410,7 @@ class counting_device {
 };
 
 TEST_CASE("pinned buffers are reserved once, and every step issues the same") {
-  test::subject const s = mlp(mlp_job(dtype::f32, 0.1F, 2));
+  test::subject const s = deep_mlp(dropout_job(dtype::f32, 0.1F, 2));
   device::serial_device inner;
   counting_device d(inner);
   comm::self alone;
@@ -441,3 +434,5 @@ TEST_CASE("pinned buffers are reserved once, and every step issues the same") {
 }
 
 }  // namespace
+
+}  // namespace pitfalls_test

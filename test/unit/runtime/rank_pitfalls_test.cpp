@@ -25,12 +25,14 @@
 #include <utility>
 #include <vector>
 
+namespace rank_pitfalls_test {
+
 namespace {
 
 using namespace protrain;
 using test::constant_batch;
 
-struct gradients_seen {
+struct rank_gradients {
   runtime::step_result result{};
   std::vector<std::vector<float>> gradients{};
   std::string memory{};
@@ -38,10 +40,10 @@ struct gradients_seen {
 
 /// The gradient of every element after one step as each rank reads it. `g` is by rank and
 /// micro-batch.
-std::vector<gradients_seen> gradients(test::subject const& s,
-                                      test::placement const& p,
-                                      std::vector<std::vector<float>> const& g) {
-  std::vector<gradients_seen> out(g.size());
+std::vector<rank_gradients> gradients_over(test::subject const& s,
+                                           test::placement const& p,
+                                           std::vector<std::vector<float>> const& g) {
+  std::vector<rank_gradients> out(g.size());
   auto const parts = test::parts_of(s, p);
   comm::thread_group group(static_cast<std::uint32_t>(g.size()), std::chrono::seconds(30));
   test::on_ranks(group.size(), [&](std::uint32_t rank) {
@@ -62,8 +64,8 @@ std::vector<gradients_seen> gradients(test::subject const& s,
   return out;
 }
 
-void check_everywhere(std::vector<gradients_seen> const& seen, float value) {
-  for (gradients_seen const& rank : seen) {
+void check_every_rank(std::vector<rank_gradients> const& seen, float value) {
+  for (rank_gradients const& rank : seen) {
     CHECK(rank.memory == "");
     for (auto const& tensor : rank.gradients) {
       for (float const g : tensor) {
@@ -107,9 +109,9 @@ TEST_CASE("tied parameter with uneven shards: [7, 4] over three ranks, and other
         for (test::placement const& p : placements()) {
           CAPTURE(ranks);
           CAPTURE(n);
-          auto const seen = gradients(s, p, ones);
-          check_everywhere(seen, uses);
-          for (gradients_seen const& rank : seen) {
+          auto const seen = gradients_over(s, p, ones);
+          check_every_rank(seen, uses);
+          for (rank_gradients const& rank : seen) {
             CHECK(rank.gradients[0].size() == extents[0] * extents[1]);
             CHECK(rank.result.grad_norm == static_cast<float>(std::sqrt(n) * uses));
           }
@@ -132,7 +134,7 @@ TEST_CASE("zero-size parameters on several ranks") {
                                                      {{"c", {n[2]}}});
         for (test::placement const& p : placements()) {
           std::vector<std::vector<float>> const ones(ranks, {1, 1});
-          for (gradients_seen const& seen : gradients(s, p, ones)) {
+          for (rank_gradients const& seen : gradients_over(s, p, ones)) {
             auto const g = 2.0 * static_cast<double>(ranks);
             CHECK(seen.memory == "");
             CHECK(seen.result.grad_norm == static_cast<float>(std::sqrt(g * g * sum)));
@@ -165,7 +167,7 @@ TEST_CASE("a chunk that isn't divisible by the ranks is padded, and padding coun
       }
       std::vector<std::vector<float>> const ones(ranks, {1});
       auto const whole = static_cast<double>(ranks) * std::sqrt(static_cast<double>(n + 1300));
-      for (gradients_seen const& seen : gradients(s, p, ones)) {
+      for (rank_gradients const& seen : gradients_over(s, p, ones)) {
         CHECK(seen.memory == "");
         CHECK(seen.result.grad_norm == static_cast<float>(whole));
         CHECK(seen.gradients[0].size() == n);
@@ -199,8 +201,8 @@ TEST_CASE("clipping with some shards on the host: two chunks here, one there, on
       }
       CAPTURE(ranks);
       CAPTURE(stay);
-      auto const seen = gradients(s, p, g);
-      for (gradients_seen const& rank : seen) {
+      auto const seen = gradients_over(s, p, g);
+      for (rank_gradients const& rank : seen) {
         CHECK(rank.result.grad_norm == norm);
         CHECK(rank.result.grad_norm_clipped == seen[0].result.grad_norm_clipped);
         CHECK(rank.result.grad_norm_clipped == doctest::Approx(1).epsilon(1e-6));
@@ -289,9 +291,9 @@ TEST_CASE("accumulation lost under offload on two ranks: 1, 2, 4, 8 and 16, 32, 
   for (dtype const type : {dtype::f32, dtype::bf16}) {
     test::subject const s = test::four_tensors(job_over(2, type, 4));
     for (test::placement const& p : placements()) {
-      auto const seen = gradients(s, p, {{1, 2, 4, 8}, {16, 32, 64, 128}});
-      check_everywhere(seen, 255);
-      for (gradients_seen const& rank : seen) {
+      auto const seen = gradients_over(s, p, {{1, 2, 4, 8}, {16, 32, 64, 128}});
+      check_every_rank(seen, 255);
+      for (rank_gradients const& rank : seen) {
         CHECK(rank.result.grad_norm == static_cast<float>(std::sqrt(255.0 * 255.0 * 1593)));
         CHECK(rank.result.loss == 255.0F / 8);
       }
@@ -304,10 +306,10 @@ TEST_CASE("accumulation lost in bf16 on two ranks: 1 and small ones") {
   for (dtype const type : {dtype::f32, dtype::bf16}) {
     test::subject const s = test::four_tensors(job_over(2, type, 3));
     for (test::placement const& p : placements()) {
-      auto const seen = gradients(s, p, {{1, 0x1p-9F, 0x1p-9F}, {0, 0x1p-9F, 0x1p-9F}});
-      check_everywhere(seen, 1 + 4 * 0x1p-9F);
-      auto const lost = gradients(s, p, {{1, 0, 0}, {0x1p-10F, 0, 0}});
-      check_everywhere(lost, type == dtype::f32 ? 1 + 0x1p-10F : 1.0F);
+      auto const seen = gradients_over(s, p, {{1, 0x1p-9F, 0x1p-9F}, {0, 0x1p-9F, 0x1p-9F}});
+      check_every_rank(seen, 1 + 4 * 0x1p-9F);
+      auto const lost = gradients_over(s, p, {{1, 0, 0}, {0x1p-10F, 0, 0}});
+      check_every_rank(lost, type == dtype::f32 ? 1 + 0x1p-10F : 1.0F);
     }
   }
 }
@@ -316,19 +318,10 @@ TEST_CASE("ranks add up from rank 0: the order decides bits with three") {
   // In fp32: (2^24 + 1) + -2^24 is 0 from the left, 1 from the right.
   for (test::placement const& p : placements()) {
     test::subject const s = test::four_tensors(job_over(3, dtype::f32));
-    check_everywhere(gradients(s, p, {{0x1p24F}, {1}, {-0x1p24F}}), 0);
-    check_everywhere(gradients(s, p, {{0x1p24F}, {-0x1p24F}, {1}}), 1);
-    check_everywhere(gradients(s, p, {{1}, {0x1p24F}, {-0x1p24F}}), 0);
+    check_every_rank(gradients_over(s, p, {{0x1p24F}, {1}, {-0x1p24F}}), 0);
+    check_every_rank(gradients_over(s, p, {{0x1p24F}, {-0x1p24F}, {1}}), 1);
+    check_every_rank(gradients_over(s, p, {{1}, {0x1p24F}, {-0x1p24F}}), 0);
   }
-}
-
-/// Bytes of a category in both spaces, each at its most.
-std::uint64_t bytes_of(schedule::program const& p, category what) {
-  std::uint64_t sum = 0;
-  for (space const where : {space::device, space::host}) {
-    sum += schedule::memory_of(p, where).maximum[static_cast<std::size_t>(what)];
-  }
-  return sum;
 }
 
 TEST_CASE("state is sharded: W ranks hold one W-th each, padding aside") {
@@ -339,11 +332,13 @@ TEST_CASE("state is sharded: W ranks hold one W-th each, padding aside") {
                                                  {{"frozen", {512 * 4}, false}});
     for (std::uint8_t const persistent : {std::uint8_t{0}, std::uint8_t{1}}) {
       auto const programs = test::plan(s, {.persistent = {persistent}, .capacity = 4096}).programs;
-      CHECK(bytes_of(programs.front(), category::optimizer) == 10 * 1536 * 4 / ranks);
-      std::uint64_t const values = bytes_of(programs.front(), category::parameters);
+      CHECK(test::bytes_of(programs.front(), category::optimizer) == 10 * 1536 * 4 / ranks);
+      std::uint64_t const values = test::bytes_of(programs.front(), category::parameters);
       CHECK(values == 2 * 2048 * 4 / (persistent != 0 ? 1 : ranks));
     }
   }
 }
 
 }  // namespace
+
+}  // namespace rank_pitfalls_test

@@ -28,6 +28,8 @@
 #include <utility>
 #include <vector>
 
+namespace steps_test {
+
 namespace {
 
 using namespace protrain;
@@ -35,19 +37,7 @@ using test::contains;
 using test::message_of;
 using serial_engine = runtime::engine<device::serial_device, comm::threads>;
 
-struct update_time {
-  char const* name;
-  update::timing time;
-  std::uint32_t defer = 0;
-};
-constexpr std::array<update_time, 5> times{
-    {{"after backward", update::timing::after_backward},
-     {"during backward", update::timing::during_backward},
-     {"before next use, nothing deferred", update::timing::before_next_use},
-     {"before next use, one deferred", update::timing::before_next_use, 1},
-     {"before next use, all deferred", update::timing::before_next_use, 99}}};
-
-model::job mlp_job(std::uint64_t ranks, std::uint64_t accumulate = 1) {
+model::job tied_job(std::uint64_t ranks, std::uint64_t accumulate = 1) {
   model::job job = test::job_of(dtype::bf16, accumulate);
   job.micro_batch = 2;
   job.sequence = 3;
@@ -56,14 +46,15 @@ model::job mlp_job(std::uint64_t ranks, std::uint64_t accumulate = 1) {
   return job;
 }
 
-test::subject mlp(model::job const& job) {
+test::subject model_over(model::job const& job) {
   test::mlp_config const config{.layers = 3, .tied = true};
   auto const load = test::uniform_values(0.4F);
   return job.type == dtype::f32 ? test::make_subject(test::make_mlp<float>(config), job, load)
                                 : test::make_subject(test::make_mlp<bfloat16>(config), job, load);
 }
 
-test::placement placed(update_time const& at, std::vector<std::uint8_t> persistent = {0, 0, 1, 0}) {
+test::placement placed(test::update_time const& at,
+                       std::vector<std::uint8_t> persistent = {0, 0, 1, 0}) {
   return {.persistent = std::move(persistent),
           .counts = {.swap = 1, .checkpoint = 1, .interval = 2},
           .time = at.time,
@@ -122,8 +113,8 @@ auto start(Trainer& trainer, test::subject const& s, std::uint64_t step, Part co
 
 TEST_CASE("a run may stop after any step") {
   for (std::uint64_t const ranks : {1U, 3U}) {
-    test::subject const s = mlp(mlp_job(ranks));
-    for (update_time const& at : times) {
+    test::subject const s = model_over(tied_job(ranks));
+    for (test::update_time const& at : test::update_times) {
       runtime::plan_parts const parts = test::parts_of(s, placed(at));
       for (std::uint64_t const steps : {0U, 1U, 2U, 5U}) {
         CAPTURE(ranks);
@@ -192,8 +183,8 @@ test::outcome look_around(Trainer& trainer, test::subject const& s, Part const& 
 
 TEST_CASE("evaluating, reading, visiting and flushing between steps changes nothing") {
   for (std::uint64_t const ranks : {1U, 2U, 3U}) {
-    test::subject const s = mlp(mlp_job(ranks, 2));
-    for (update_time const& at : times) {
+    test::subject const s = model_over(tied_job(ranks, 2));
+    for (test::update_time const& at : test::update_times) {
       CAPTURE(ranks);
       CAPTURE(at.name);
       runtime::plan_parts const parts = test::parts_of(s, placed(at));
@@ -209,9 +200,9 @@ TEST_CASE("evaluating, reading, visiting and flushing between steps changes noth
 
 TEST_CASE("a result may be asked for twice, late, or never") {
   for (std::uint64_t const ranks : {1U, 2U}) {
-    test::subject const s = mlp(mlp_job(ranks));
+    test::subject const s = model_over(tied_job(ranks));
     test::outcome const want = test::train_plain_ranks(s, 6, test::between::nothing);
-    for (update_time const& at : times) {
+    for (test::update_time const& at : test::update_times) {
       CAPTURE(ranks);
       CAPTURE(at.name);
       std::vector<test::outcome> seen(ranks);
@@ -263,8 +254,8 @@ TEST_CASE("a result may be asked for twice, late, or never") {
 }
 
 TEST_CASE("a handle may be dropped with its engine, and a run may start anew while a step runs") {
-  test::subject const s = mlp(mlp_job(2));
-  for (update_time const& at : times) {
+  test::subject const s = model_over(tied_job(2));
+  for (test::update_time const& at : test::update_times) {
     CAPTURE(at.name);
     runtime::plan_parts const parts = test::parts_of(s, placed(at));
     on_engines(s, parts, [&](serial_engine& engine, std::uint32_t rank) {
@@ -342,7 +333,7 @@ poisoned_run run_poisoned(Trainer& trainer, test::subject const& s, bool look, P
 }
 
 std::vector<poisoned_run> run_poisoned(test::subject const& s,
-                                       update_time const& at,
+                                       test::update_time const& at,
                                        bool look,
                                        std::uint32_t poisoned) {
   std::vector<poisoned_run> out(s.job().world);
@@ -375,12 +366,12 @@ poisoned_run run_poisoned_plain(test::subject const& s, std::uint32_t poisoned) 
 TEST_CASE("a step that isn't finite is skipped: no state changes, on no rank, and it is counted") {
   for (std::uint64_t const ranks : {1U, 3U}) {
     for (std::uint32_t poisoned = 0; poisoned < ranks; ++poisoned) {
-      model::job job = mlp_job(ranks);
+      model::job job = tied_job(ranks);
       job.skip = true;
-      test::subject const s = mlp(job);
+      test::subject const s = model_over(job);
       poisoned_run const want = run_poisoned_plain(s, poisoned);
       REQUIRE(want.steps[2].skipped);
-      for (update_time const& at : times) {
+      for (test::update_time const& at : test::update_times) {
         if (at.time == update::timing::during_backward) {
           continue;  // not for a job that needs the norm
         }
@@ -408,7 +399,7 @@ TEST_CASE("a step that isn't finite is skipped: no state changes, on no rank, an
 }
 
 TEST_CASE("a skipped step leaves what a step that never was would have left") {
-  for (update_time const& at : times) {
+  for (test::update_time const& at : test::update_times) {
     if (at.time == update::timing::during_backward) {
       continue;
     }
@@ -443,10 +434,10 @@ TEST_CASE("a skipped step leaves what a step that never was would have left") {
 
 TEST_CASE("a job that doesn't skip reports the step that isn't finite") {
   for (std::uint64_t const ranks : {1U, 3U}) {
-    test::subject const s = mlp(mlp_job(ranks));
+    test::subject const s = model_over(tied_job(ranks));
     auto const poisoned = static_cast<std::uint32_t>(ranks - 1);
     poisoned_run const want = run_poisoned_plain(s, poisoned);
-    for (update_time const& at : times) {
+    for (test::update_time const& at : test::update_times) {
       CAPTURE(ranks);
       CAPTURE(at.name);
       for (poisoned_run const& seen : run_poisoned(s, at, true, poisoned)) {
@@ -467,3 +458,5 @@ TEST_CASE("a job that doesn't skip reports the step that isn't finite") {
 }
 
 }  // namespace
+
+}  // namespace steps_test

@@ -14,6 +14,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -199,6 +200,28 @@ inline planned plan(subject const& s, placement const& p) {
 inline runtime::plan_parts parts_of(subject const& s, placement const& p) {
   planned made = plan(s, p);
   return {s.facts, std::move(made.layout), std::move(made.programs)};
+}
+
+/// When CPU updates happen, and how many of them wait for the next step.
+struct update_time {
+  char const* name;
+  update::timing time;
+  std::uint32_t defer = 0;
+};
+inline constexpr std::array<update_time, 5> update_times{
+    {{"after backward", update::timing::after_backward},
+     {"during backward", update::timing::during_backward},
+     {"before next use, nothing deferred", update::timing::before_next_use},
+     {"before next use, one deferred", update::timing::before_next_use, 1},
+     {"before next use, all deferred", update::timing::before_next_use, 99}}};
+
+/// Bytes of a category in both spaces, each at its most.
+inline std::uint64_t bytes_of(schedule::program const& p, category what) {
+  std::uint64_t sum = 0;
+  for (space const where : {space::device, space::host}) {
+    sum += schedule::memory_of(p, where).maximum[static_cast<std::size_t>(what)];
+  }
+  return sum;
 }
 
 /// What a trapped block does instead of its work, in its `fail_at`-th pass of that direction.

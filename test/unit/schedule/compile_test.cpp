@@ -13,6 +13,8 @@
 #include <functional>
 #include <string>
 
+namespace compile_test {
+
 namespace {
 
 using namespace protrain;
@@ -207,3 +209,5 @@ TEST_CASE("opcodes have names of their own") {
 }
 
 }  // namespace
+
+}  // namespace compile_test

@@ -8,6 +8,8 @@
 
 #include <doctest/doctest.h>
 
+namespace knobs_test {
+
 namespace {
 
 using namespace protrain;
@@ -43,3 +45,5 @@ TEST_CASE("the fewest never exceed the most") {
 }
 
 }  // namespace
+
+}  // namespace knobs_test

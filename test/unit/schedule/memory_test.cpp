@@ -7,6 +7,8 @@
 
 #include <numeric>
 
+namespace memory_test {
+
 namespace {
 
 using namespace protrain;
@@ -64,3 +66,5 @@ TEST_CASE("what ends at a position makes room for what begins there") {
 }
 
 }  // namespace
+
+}  // namespace memory_test

@@ -13,6 +13,8 @@
 #include <functional>
 #include <string_view>
 
+namespace verify_test {
+
 namespace {
 
 using namespace protrain;
@@ -240,3 +242,5 @@ TEST_CASE("reasons have names of their own") {
 }
 
 }  // namespace
+
+}  // namespace verify_test

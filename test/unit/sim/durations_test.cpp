@@ -14,6 +14,8 @@
 
 #include <cstdint>
 
+namespace durations_test {
+
 namespace {
 
 using namespace protrain;
@@ -83,3 +85,5 @@ TEST_CASE("memory-bound work takes what its operands move, at its queue's memory
   }
   CHECK(duration(opcode::norm_finish, queue_id::cpu, 0) == 50 * 16);
 }
+
+}  // namespace durations_test

@@ -17,6 +17,8 @@
 #include <stdexcept>
 #include <vector>
 
+namespace simulate_test {
+
 namespace {
 
 using namespace protrain;
@@ -169,3 +171,5 @@ TEST_CASE("a dependency on a later instruction is a contract error") {
   CHECK_THROWS_AS(b.run(), std::logic_error);
   set_violation_handler(old);
 }
+
+}  // namespace simulate_test

@@ -13,6 +13,8 @@
 #include <tuple>
 #include <vector>
 
+namespace pairwise_test {
+
 namespace {
 
 using namespace protrain;
@@ -75,3 +77,5 @@ TEST_CASE("equal seeds give equal rows, others give others") {
 }
 
 }  // namespace
+
+}  // namespace pairwise_test

@@ -12,6 +12,8 @@
 #include <set>
 #include <vector>
 
+namespace trace_test {
+
 namespace {
 
 using namespace protrain;
@@ -111,3 +113,5 @@ TEST_CASE("random traces have different fingerprints") {
 }
 
 }  // namespace
+
+}  // namespace trace_test

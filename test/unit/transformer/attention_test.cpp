@@ -6,8 +6,10 @@
 
 #include "test/unit/transformer/harness.hpp"
 
+namespace attention_test {
+
 using namespace transformer;
-using namespace transformer::test;
+using namespace transformer::harness;
 
 namespace {
 
@@ -143,3 +145,5 @@ TEST_CASE("attention: rows of probabilities sum to one and never look ahead") {
   CHECK(std::memcmp(out, qkv + 2 * s.channels, 8 * sizeof(float)) ==
         0);  // the first token sees itself
 }
+
+}  // namespace attention_test

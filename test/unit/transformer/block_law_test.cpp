@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+namespace block_law_test {
+
 namespace {
 
 using namespace protrain;
@@ -53,3 +55,5 @@ TEST_CASE("LLaMA's blocks") {
   check_llama<float>(dtype::f32);
   check_llama<bfloat16>(dtype::bf16);
 }
+
+}  // namespace block_law_test

@@ -5,8 +5,10 @@
 
 #include "test/unit/transformer/harness.hpp"
 
+namespace cross_entropy_test {
+
 using namespace transformer;
-using namespace transformer::test;
+using namespace transformer::harness;
 
 namespace {
 
@@ -109,3 +111,5 @@ TEST_CASE_TEMPLATE("cross entropy: extreme logits stay finite", T, float, bfloat
     CHECK(milder.outputs[0][0] > 0);
   }
 }
+
+}  // namespace cross_entropy_test

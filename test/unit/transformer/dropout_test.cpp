@@ -5,8 +5,10 @@
 
 #include "test/unit/transformer/harness.hpp"
 
+namespace dropout_test {
+
 using namespace transformer;
-using namespace transformer::test;
+using namespace transformer::harness;
 
 namespace {
 
@@ -112,3 +114,5 @@ TEST_CASE("operators, blocks, steps and seeds have their own masks") {
   }
   CHECK(mask(place) == mask(place));
 }
+
+}  // namespace dropout_test

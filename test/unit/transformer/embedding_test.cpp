@@ -5,8 +5,10 @@
 
 #include "test/unit/transformer/harness.hpp"
 
+namespace embedding_test {
+
 using namespace transformer;
-using namespace transformer::test;
+using namespace transformer::harness;
 
 namespace {
 
@@ -102,3 +104,5 @@ TEST_CASE("embedding: without positions a row of the table comes out as it is") 
   CHECK(same_bits({backward(alone, alone_dwte, nullptr)}, {backward(shape, dwte, dwpe)}));
   CHECK(m.guards_intact());
 }
+
+}  // namespace embedding_test

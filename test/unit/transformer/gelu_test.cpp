@@ -5,8 +5,10 @@
 
 #include "test/unit/transformer/harness.hpp"
 
+namespace gelu_test {
+
 using namespace transformer;
-using namespace transformer::test;
+using namespace transformer::harness;
 
 namespace {
 
@@ -57,3 +59,5 @@ TEST_CASE("gelu: far out it is the identity or zero, with finite slopes") {
     CHECK(dx == (x > 0 ? 1.0F : 0.0F));
   }
 }
+
+}  // namespace gelu_test

@@ -16,7 +16,7 @@
 #include "test/unit/transformer/harness.hpp"
 
 using namespace transformer;
-using namespace transformer::test;
+using namespace transformer::harness;
 
 namespace {
 

@@ -6,8 +6,10 @@
 
 #include "test/unit/transformer/harness.hpp"
 
+namespace gpt2_block_test {
+
 using namespace transformer;
-using namespace transformer::test;
+using namespace transformer::harness;
 
 namespace {
 
@@ -197,3 +199,5 @@ TEST_CASE("GPT-2 block: operators come in the order of the size table, with its 
     CHECK(seen[i].workspace == sizes.forward[i].workspace);
   }
 }
+
+}  // namespace gpt2_block_test

@@ -6,8 +6,10 @@
 
 #include "test/unit/transformer/harness.hpp"
 
+namespace gpt2_head_test {
+
 using namespace transformer;
-using namespace transformer::test;
+using namespace transformer::harness;
 
 namespace {
 
@@ -97,3 +99,5 @@ TEST_CASE("GPT-2 head: equal logits cost the logarithm of the vocabulary") {
     CHECK(out.gradients[0][5 * 6 + i] == 0);
   }
 }
+
+}  // namespace gpt2_head_test

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace transformer::test {
+namespace transformer::harness {
 
 inline double to_double(double x) { return x; }
 inline double to_double(bfloat16 x) { return static_cast<double>(protrain::core::to_float(x)); }
@@ -227,4 +227,4 @@ void examine(Run const& run, arrays const& inputs, arrays const& weights, double
   check_addresses<bfloat16>(run, inputs, weights);
 }
 
-}  // namespace transformer::test
+}  // namespace transformer::harness

@@ -5,8 +5,10 @@
 
 #include "test/unit/transformer/harness.hpp"
 
+namespace layer_norm_test {
+
 using namespace transformer;
-using namespace transformer::test;
+using namespace transformer::harness;
 
 namespace {
 
@@ -114,3 +116,5 @@ TEST_CASE("layer norm: the gradient beside is added, in place too, and dy may be
   }
   CHECK(relative_distance({values_of(apart, n)}, {sum}) < 0x1p-7);
 }
+
+}  // namespace layer_norm_test

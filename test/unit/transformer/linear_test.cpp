@@ -5,8 +5,10 @@
 
 #include "test/unit/transformer/harness.hpp"
 
+namespace linear_test {
+
 using namespace transformer;
-using namespace transformer::test;
+using namespace transformer::harness;
 
 namespace {
 
@@ -136,3 +138,5 @@ TEST_CASE("linear: gradients that nobody asks for are not written") {
   CHECK(dbias[0] == dy[0] + dy[2]);
   CHECK(dbias[1] == dy[1] + dy[3]);
 }
+
+}  // namespace linear_test

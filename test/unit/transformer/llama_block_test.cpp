@@ -6,8 +6,10 @@
 
 #include "test/unit/transformer/harness.hpp"
 
+namespace llama_block_test {
+
 using namespace transformer;
-using namespace transformer::test;
+using namespace transformer::harness;
 
 namespace {
 
@@ -290,3 +292,5 @@ TEST_CASE("LLaMA block: operators come in the order of the size table, with its 
                        op);
   check(sizes.backward);
 }
+
+}  // namespace llama_block_test

@@ -6,8 +6,10 @@
 
 #include "test/unit/transformer/harness.hpp"
 
+namespace llama_head_test {
+
 using namespace transformer;
-using namespace transformer::test;
+using namespace transformer::harness;
 
 namespace {
 
@@ -90,3 +92,5 @@ TEST_CASE("LLaMA head: equal logits cost the logarithm of the vocabulary") {
     CHECK(out.gradients[0][5 * 6 + i] == 0);
   }
 }
+
+}  // namespace llama_head_test

@@ -23,6 +23,8 @@
 #include <variant>
 #include <vector>
 
+namespace llama_test {
+
 namespace {
 
 using namespace protrain;
@@ -172,3 +174,5 @@ TEST_CASE("every plan gives the bits of the plain loop in the memory predicted")
 }
 
 }  // namespace
+
+}  // namespace llama_test

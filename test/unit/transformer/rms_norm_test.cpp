@@ -5,8 +5,10 @@
 
 #include "test/unit/transformer/harness.hpp"
 
+namespace rms_norm_test {
+
 using namespace transformer;
-using namespace transformer::test;
+using namespace transformer::harness;
 
 namespace {
 
@@ -121,3 +123,5 @@ TEST_CASE("RMS norm: the gradient beside is added, in place too, and dy may be a
   }
   CHECK(relative_distance({values_of(apart, n)}, {sum}) < 0x1p-7);
 }
+
+}  // namespace rms_norm_test

@@ -7,8 +7,10 @@
 
 #include <complex>
 
+namespace rope_test {
+
 using namespace transformer;
-using namespace transformer::test;
+using namespace transformer::harness;
 
 namespace {
 
@@ -95,3 +97,5 @@ TEST_CASE("RoPE: far positions keep fp32's precision") {
   auto const out = c.operator()<float>(m, c.inputs(), c.weights());
   CHECK(relative_distance(out.outputs, {c.expected()}) < 1e-6);
 }
+
+}  // namespace rope_test

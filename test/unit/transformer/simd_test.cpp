@@ -3,8 +3,10 @@
 
 #include "test/unit/transformer/harness.hpp"
 
+namespace simd_test {
+
 using namespace transformer;
-using namespace transformer::test;
+using namespace transformer::harness;
 
 TEST_CASE("a bfloat16 pack rounds as the library does") {
   std::vector<std::uint32_t> patterns{
@@ -106,3 +108,5 @@ TEST_CASE("column sums add rows in ascending order") {
     CHECK(m.guards_intact());
   }
 }
+
+}  // namespace simd_test

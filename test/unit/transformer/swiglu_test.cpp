@@ -5,8 +5,10 @@
 
 #include "test/unit/transformer/harness.hpp"
 
+namespace swiglu_test {
+
 using namespace transformer;
-using namespace transformer::test;
+using namespace transformer::harness;
 
 namespace {
 
@@ -66,3 +68,5 @@ TEST_CASE("SwiGLU: gates far from zero are open or shut, never infinite") {
     CHECK(out.gradients[1][1] == 0);
   }
 }
+
+}  // namespace swiglu_test

@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+namespace site_test {
+
 namespace {
 
 using namespace protrain;
@@ -36,3 +38,5 @@ TEST_CASE("the paper's site is where the chunk lives") {
 }
 
 }  // namespace
+
+}  // namespace site_test

@@ -9,6 +9,8 @@
 
 #include <cmath>
 
+namespace state_format_test {
+
 namespace {
 
 using namespace protrain;
@@ -65,3 +67,5 @@ TEST_CASE("a loss scale is a power of two, for fp16 alone") {
 }
 
 }  // namespace
+
+}  // namespace state_format_test

@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+namespace timing_test {
+
 namespace {
 
 using namespace protrain;
@@ -42,3 +44,5 @@ TEST_CASE("the paper's time waits only where the norm must be known") {
 }
 
 }  // namespace
+
+}  // namespace timing_test

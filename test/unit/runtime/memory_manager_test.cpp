@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+namespace memory_manager_test {
+
 namespace {
 
 using namespace protrain;
@@ -180,3 +182,5 @@ TEST_CASE("as one rank of a communicator") {
   CHECK_THROWS_AS((memory_manager{device, alone, model, several, machine, small}),
                   runtime::engine_error);
 }
+
+}  // namespace memory_manager_test

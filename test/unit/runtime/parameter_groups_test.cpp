@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+namespace parameter_groups_test {
+
 namespace {
 
 using namespace protrain;
@@ -191,3 +193,5 @@ TEST_CASE("a block says the scale of its parameters") {
   CHECK(t.parameters[1].learning_rate_scale == 1);
   CHECK(profile::dry_run(t, {}).parameters[0].learning_rate_scale == 0.25F);
 }
+
+}  // namespace parameter_groups_test
