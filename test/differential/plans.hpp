@@ -39,6 +39,7 @@ enum class on : std::uint8_t {
   swap_ahead,
   gradient_slots,
   time,
+  programs,
 };
 inline std::uint32_t at(choice_row const& row, on axis) {
   return row[static_cast<std::size_t>(axis)];
@@ -63,7 +64,8 @@ inline covering_array plan_space() {
            {"interval", {"1", "2", "3"}},
            {"swap ahead", {"1", "2"}},
            {"gradient slots", {"2", "3"}},
-           {"time", {"after backward", "during backward"}}},
+           {"time", {"after backward", "during backward"}},
+           {"micro-batches of a program", {"all", "1", "2"}}},
           {{first(on::clip, 1), first(on::time, 1)}}};
 }
 
@@ -185,6 +187,8 @@ inline schedule::knobs knobs_of(choice_row const& row,
   k.buffers = at(row, on::buffers) == 2 ? most : fewest + at(row, on::buffers);
   k.swap_ahead = 1 + at(row, on::swap_ahead);
   k.gradient_slots = 2 + at(row, on::gradient_slots);
+  std::uint32_t const unroll = at(row, on::programs);
+  k.unroll = unroll == 0 ? schedule::default_unroll : unroll;
   k.time =
       at(row, on::time) == 0 ? update::timing::after_backward : update::timing::during_backward;
   return k;

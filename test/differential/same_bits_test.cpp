@@ -67,14 +67,14 @@ test::engine_run run(test::choice_row const& row,
                      chunk::layout const& l,
                      schedule::knobs const& k,
                      std::uint64_t order_seed) {
-  auto const program = schedule::compile(s.facts, l, k);
-  REQUIRE(program.has_value());
+  auto const programs = schedule::compile_step(s.facts, l, k);
+  REQUIRE(programs.has_value());
   if (at(row, on::device) == static_cast<std::uint32_t>(test::device_kind::host)) {
     device::host_device d;
-    return test::train_on(d, s, l, *program, steps);
+    return test::train_on(d, s, l, *programs, steps);
   }
   device::serial_device d(serial(row, order_seed));
-  return test::train_on(d, s, l, *program, steps);
+  return test::train_on(d, s, l, *programs, steps);
 }
 
 void check(test::engine_run const& run, test::outcome const& plain) {

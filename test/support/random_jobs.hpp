@@ -227,7 +227,8 @@ inline random_case make_case(std::uint64_t seed) {
   return c;
 }
 
-/// A case over several ranks in two of three, with updates that are left to the next step in half.
+/// A case over several ranks in two of three, with updates that are left to the next step in half,
+/// and programs of few micro-batches in half.
 inline random_case make_ranked_case(std::uint64_t seed) {
   random_source r(seed);
   random_source more(~seed);
@@ -238,6 +239,10 @@ inline random_case make_ranked_case(std::uint64_t seed) {
   if (more.chance(50)) {
     c.knobs.time = update::timing::before_next_use;
     c.knobs.defer = more.chance(40) ? 99 : more.between32(0, 5);
+  }
+  if (more.chance(50)) {
+    c.facts.job.accumulate = more.between(2, 9);
+    c.knobs.unroll = more.between32(1, 4);
   }
   return c;
 }

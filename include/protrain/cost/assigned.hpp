@@ -48,15 +48,15 @@ class live_walk {
 
   /// High-water of each stage. After the third micro-batch the others repeat the second.
   constexpr std::vector<std::uint64_t> run() {
-    now_ = checked_mul(granules(checked_mul(facts_.job.micro_batch, 4)), step_.micro_batches);
+    now_ = checked_mul(granules(checked_mul(facts_.job.micro_batch, 4)), step_.in_program);
     std::uint64_t const batch = granules(facts_.batch.value);
-    std::uint32_t const rounds = std::min<std::uint32_t>(step_.micro_batches, 3);
+    std::uint32_t const rounds = std::min<std::uint32_t>(step_.in_program, 3);
     now_ += batch;
     for (std::uint32_t m = 0; m < rounds; ++m) {
       for (std::uint32_t b = 0; b < step_.blocks; ++b) {
         forward(b);
       }
-      bool const more = m + 1 < step_.micro_batches;
+      bool const more = m + 1 < step_.in_program;
       now_ += more ? batch : 0;
       for (std::uint32_t b = step_.blocks; b-- > 0;) {
         backward(b);

@@ -148,10 +148,12 @@ struct paper_filler {
   /// What else is there when forward ends: batches, boundaries that backward reads, two gradient
   /// slots.
   constexpr void add_forward_end() {
-    std::uint64_t const batches = std::min<std::uint64_t>(2, facts.job.accumulate);
+    std::uint64_t const at_once =
+        schedule::cut_step(facts.job.accumulate, schedule::default_unroll).first;
+    std::uint64_t const batches = std::min<std::uint64_t>(2, at_once);
     std::uint64_t const losses = granules(checked_mul(facts.job.micro_batch, 4));
     std::uint64_t sum = checked_add(checked_mul(granules(facts.batch.value), batches),
-                                    checked_mul(losses, facts.job.accumulate));
+                                    checked_mul(losses, at_once));
     for (std::size_t b = 0; b < facts.blocks.size(); ++b) {
       trace::block_shape const& shape = facts.shape(make_id<block_id>(b));
       sum = checked_add(sum, b > 0 && shape.reads_input ? granules(shape.input.value) : 0);

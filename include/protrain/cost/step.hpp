@@ -5,6 +5,7 @@
 #include "protrain/chunk/layout.hpp"
 #include "protrain/core/result.hpp"
 #include "protrain/cost/rates.hpp"
+#include "protrain/schedule/knobs.hpp"
 #include "protrain/schedule/program.hpp"
 #include "protrain/schedule/spans.hpp"
 #include "protrain/trace/trace.hpp"
@@ -50,6 +51,7 @@ struct chunk_cost {
 struct step {
   std::uint32_t blocks = 0;
   std::uint32_t micro_batches = 1;
+  std::uint32_t in_program = 1;  ///< micro-batches of the step's largest program
   std::uint64_t ranks = 1;
   std::uint64_t staging = 0;  ///< granules of a reduction's, for regular chunks
   bool waits = false;         ///< updates come after the norm in program order
@@ -143,11 +145,13 @@ constexpr span_cost cost_of(schedule::gradient_span const& s,
 
 }  // namespace detail
 
-/// The step of a job whose dtype and state format go together. O(parameters + blocks).
+/// The step of a job whose dtype and state format go together, in programs of up to `unroll`
+/// micro-batches. O(parameters + blocks).
 constexpr result<step> make_step(trace::trace const& t,
                                  chunk::layout const& l,
                                  update::timing time,
-                                 rates const& r) {
+                                 rates const& r,
+                                 std::uint32_t unroll = schedule::default_unroll) {
   auto const bytes = update::bytes_of(t.job);
   if (!bytes) {
     return bytes.failure();
@@ -155,6 +159,7 @@ constexpr result<step> make_step(trace::trace const& t,
   PROTRAIN_EXPECT(!t.blocks.empty(), "a job without blocks");
   step out{.blocks = static_cast<std::uint32_t>(t.blocks.size()),
            .micro_batches = static_cast<std::uint32_t>(t.job.accumulate),
+           .in_program = schedule::cut_step(t.job.accumulate, unroll).first,
            .ranks = t.job.world,
            .waits = time == update::timing::after_backward ||
                     (time == update::timing::before_next_use && model::needs_norm(t.job)),

@@ -81,6 +81,7 @@ inline json decisions(plan::plan const& p) {
             {"streamed", 0},
             {"time", update::name_of(p.at.time)},
             {"defer", p.at.defer}}},
+          {"unroll", p.at.unroll},
           {"slots", {{"gradient", p.at.gradient_slots}, {"streaming", 0}}}};
 }
 

@@ -27,6 +27,7 @@ struct request {
   std::optional<std::uint64_t> chunk{};  ///< bytes of values
   std::optional<std::uint64_t> defer{};
   std::optional<std::uint64_t> gradient_slots{};
+  std::optional<std::uint64_t> unroll{};
   std::optional<update::timing> time{};
   std::vector<std::uint32_t> persist_set{};  ///< chunks, if `listed`
   bool listed = false;                       ///< `persist_set` replaces `persist`
@@ -85,7 +86,8 @@ namespace detail {
 
 inline constexpr char const* plan_help =
     "not a plan: write auto, keep_all, offload_all, checkpoint_all or key=value,key=value with "
-    "keys persist, buffer, swap, checkpoint, interval, chunk, update, defer, levels, slots, time";
+    "keys persist, buffer, swap, checkpoint, interval, chunk, update, defer, levels, slots, time, "
+    "unroll";
 
 /// Reads the items of one plan string into a request.
 class plan_reader {
@@ -158,6 +160,9 @@ class plan_reader {
     }
     if (key_ == "slots") {
       return slots();
+    }
+    if (key_ == "unroll") {
+      return number(out_.unroll);
     }
     return key_ == "time" ? time() : refuse("unknown key");
   }

@@ -35,13 +35,14 @@ struct numbers {
   std::uint64_t chunk = 0;  ///< bytes of values in a regular chunk
   std::uint32_t defer = 0;  ///< chunks whose updates are left to the next step
   std::uint32_t gradient_slots = 2;
+  std::uint32_t unroll = schedule::default_unroll;  ///< micro-batches of a program, at most
   update::timing time = update::timing::after_backward;
   std::vector<std::uint32_t> persist_set{};  ///< the persistent chunks, if `listed`
   bool listed = false;  ///< they are not what the placement policy chooses, or no prefix
   bool operator==(numbers const&) const = default;
 };
 
-/// The plan string; `parse` reads it back.
+/// The plan string; `parse` reads it back. Programs of the usual length go without saying.
 constexpr text print(numbers const& n) {
   text out;
   auto const put = [&](std::string_view key, std::uint64_t value) {
@@ -70,6 +71,9 @@ constexpr text print(numbers const& n) {
   put("slots", n.gradient_slots);
   out += ":0,time=";
   out += update::name_of(n.time);
+  if (n.unroll != schedule::default_unroll) {
+    put("unroll", n.unroll);
+  }
   return out;
 }
 
@@ -119,12 +123,13 @@ struct plan {
   std::vector<text> changed{};  ///< requested values that were clamped, as "persist 999 -> 12"
   bool operator==(plan const&) const = default;
 
-  /// `policy` is the eviction policy of the bundle that made the plan.
+  /// The program of a step, where one program is enough for its micro-batches. `policy` is the
+  /// eviction policy of the bundle that made the plan.
   template <chunk::eviction_policy Eviction = chunk::execution_order>
   constexpr result<schedule::program> compile(Eviction const& policy = {}) const {
     return schedule::compile(trace, layout, knobs, policy);
   }
-  /// All segments of the job, step first.
+  /// All segments of the job, what begins a step first.
   template <chunk::eviction_policy Eviction = chunk::execution_order>
   constexpr result<std::vector<schedule::program>> segments(Eviction const& policy = {}) const {
     return schedule::compile_segments(trace, layout, knobs, policy);

@@ -100,10 +100,14 @@ constexpr std::vector<text> changes(request const& r, numbers const& n) {
   note(out, "chunk", r.chunk, n.chunk);
   note(out, "defer", r.defer, n.defer);
   note(out, "slots", r.gradient_slots, n.gradient_slots);
+  note(out, "unroll", r.unroll, n.unroll);
   return out;
 }
 
 }  // namespace detail
+
+/// Programs of more micro-batches than this would be longer than planning needs them to be.
+inline constexpr std::uint64_t most_unroll = 1U << 16U;
 
 /// The open knobs of one job under one bundle. Filled once, then only read, apart from
 /// assignments that are looked up on demand.
@@ -115,7 +119,7 @@ class space_of {
   cost::rates rates{};
   chunk::layout layout{};
   cost::step step{};
-  numbers common{};  ///< interval, chunk, slots, time: the same for all
+  numbers common{};  ///< interval, chunk, slots, time, unroll: the same for all
   std::vector<trace::pin> pins{};
   std::vector<cost::placed> placements{};     ///< by persist - persist_axis.low
   std::vector<cost::assigned> assignments{};  ///< in order of first use
@@ -138,7 +142,8 @@ class space_of {
     common.time =
         r.defer.value_or(0) > 0 ? update::timing::before_next_use : rules.timing.choose(facts.job);
     common.time = r.time.value_or(common.time);
-    auto const made = cost::make_step(facts, layout, common.time, rates);
+    common.unroll = detail::clamp(r.unroll.value_or(schedule::default_unroll), 1, most_unroll);
+    auto const made = cost::make_step(facts, layout, common.time, rates, common.unroll);
     if (!made) {
       return made.failure();
     }
@@ -199,7 +204,8 @@ class space_of {
                         .swap_ahead = ahead(),
                         .gradient_slots = common.gradient_slots,
                         .time = common.time,
-                        .defer = placements[placement].defer};
+                        .defer = placements[placement].defer,
+                        .unroll = common.unroll};
     for (std::uint8_t const stays : out.persistent) {
       out.sites.push_back(rules.site.choose(stays != 0));
     }
@@ -260,7 +266,7 @@ class space_of {
     common.interval = wanted.interval ? detail::clamp(*wanted.interval, 1, blocks)
                                       : detail::swap_interval(facts, rates, blocks);
     std::uint64_t const slots =
-        std::max<std::uint64_t>(2, checked_mul(step.spans.size(), facts.job.accumulate));
+        std::max<std::uint64_t>(2, checked_mul(step.spans.size(), step.in_program));
     std::uint32_t const most_slots =
         detail::clamp(slots, 2, std::numeric_limits<std::uint32_t>::max());
     common.gradient_slots = detail::clamp(wanted.gradient_slots.value_or(2), 2, most_slots);

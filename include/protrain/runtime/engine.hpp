@@ -124,14 +124,14 @@ class engine {
   }
 
   /// Starts one optimizer step over all micro-batches of `data`, which may be reused at once. Waits
-  /// for the step before, if that is still running.
+  /// for the step before, if that is still running, and for all but the last program of a step that
+  /// is cut into several.
   pending_step step(batch const& data, step_options const& options) {
     finish();
     check_usable();
-    bool const resumes = left_over_;
     try {
       prepare(data, options);
-      start(resumes ? schedule::segment::resume : schedule::segment::step);
+      run_step();
     } catch (...) {
       fail();
     }
@@ -152,7 +152,7 @@ class engine {
       for (std::uint64_t m = 0; m < count; ++m) {
         load_batch(data, m, 1, count);
         executor_.begin_evaluation(attempted_, m);
-        start(schedule::segment::evaluate);
+        start(*segments_.find(schedule::segment::evaluate));
         wait();
         add_losses(losses, gathered(), 1, comm_.size(), job().micro_batch);
       }
@@ -168,12 +168,11 @@ class engine {
     check_usable();
     if (left_over_) {
       try {
-        start(schedule::segment::flush);
+        start(*segments_.find(schedule::segment::flush));
         wait();
       } catch (...) {
         fail();
       }
-      left_over_ = false;
     }
   }
 
@@ -185,7 +184,7 @@ class engine {
   /// is exact.
   std::uint64_t unused() const noexcept { return executor_.unused(); }
 
-  /// The program of a step.
+  /// The program of a step, or the one that begins it where it is cut into several.
   schedule::program const& program() const noexcept { return parts_.programs.front(); }
   trace::trace const& facts() const noexcept { return parts_.facts; }
   block::table const& model() const noexcept { return model_; }
@@ -220,19 +219,10 @@ class engine {
     }
   }
 
-  /// Copies micro-batches [first, first + count) of `of` into the host's batch.
   void load_batch(batch const& data, std::uint64_t first, std::uint64_t count, std::uint64_t of) {
-    for (std::size_t k = 0, offset = 0; k < model_.batch.size(); ++k) {
-      std::uint64_t const one = model_.batch[k].facts.bytes();
-      auto const* const from =
-          static_cast<std::byte const*>(detail::tensor_of(data, model_.batch[k].name, one * of));
-      for (std::uint64_t m = 0; m < count; ++m) {
-        std::memcpy(
-            storage_.cell(storage_.homes().host_batch) + m * parts_.facts.batch.value + offset,
-            from + (first + m) * one,
-            one);
-      }
-      offset += granules(one);
+    if (parts_.facts.batch.value > 0) {
+      std::byte* const into = storage_.cell(storage_.homes().host_batch);
+      detail::copy_micro_batches(data, model_, {first, count, of}, into, parts_.facts.batch.value);
     }
   }
 
@@ -249,27 +239,35 @@ class engine {
     ++attempted_;
   }
 
-  void start(schedule::segment part) {
-    running_ = segments_.find(part);
+  /// All programs of a step one after the other; the last one runs on.
+  void run_step() {
+    using schedule::segment;
     start_ = device_.seconds();
-    segments_.count(*running_);
-    executor_.begin(*running_->program, running_->bind);
-    device::task task{&engine::run_task, this, 0};
-    schedule::program const& p = *running_->program;
-    for (std::uint32_t i = 0; i < p.instructions.size(); ++i) {
-      schedule::instruction const& at = p.instructions[i];
-      running_->memory.advance(i);
-      for (std::uint32_t const d : p.dependencies_of(at)) {
-        if (p.instructions[d].queue != at.queue) {
-          device_.wait(at.queue, running_->events[d]);
-        }
-      }
-      task.index = i;
-      device_.submit(at.queue, running_->bind.touched_by(i), task);
-      if (running_->waited_for[i] != 0) {
-        running_->events[i] = device_.record(at.queue);
+    detail::loaded_segment<Device>& begins =
+        left_over_ ? *segments_.find(segment::resume, segment::first_resumed)
+                   : *segments_.find(segment::step, segment::first);
+    start(begins);
+    if (schedule::whole(begins.program->part)) {
+      return;
+    }
+    wait();
+    if (detail::loaded_segment<Device>* const middle = segments_.find(segment::middle)) {
+      for (std::uint32_t n = 0; n < middle->program->times; ++n) {
+        start(*middle, n);
+        wait();
       }
     }
+    start(*segments_.find(segment::last));
+  }
+
+  /// Submits a segment; where it repeats, for the `nth` time.
+  void start(detail::loaded_segment<Device>& what, std::uint32_t nth = 0) {
+    running_ = &what;
+    segments_.count(what);
+    what.bind.begin(*what.program,
+                    what.program->before + std::uint64_t{nth} * what.program->micro_batches);
+    executor_.begin(*what.program, what.bind);
+    segments_.submit(what, {&engine::run_task, this, 0});
   }
 
   /// Waits for the running segment's end.
@@ -277,6 +275,7 @@ class engine {
     device_.synchronize();
     running_->memory.finish();
     device_.reset_events();
+    left_over_ = left_over_ && !schedule::resumes(running_->program->part);
     running_ = nullptr;
   }
 

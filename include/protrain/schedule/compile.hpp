@@ -55,17 +55,31 @@ constexpr error check_knobs(trace::trace const& t, chunk::layout const& l, knobs
   if (!update::allowed(k.time, t.job)) {
     return {errc::not_allowed, "the job needs the norm: updates wait for the end of backward", 0};
   }
-  if (t.blocks.size() * t.job.accumulate > std::numeric_limits<std::uint32_t>::max() / 64) {
-    return {errc::out_of_range, "too many micro-batches for one program", t.job.accumulate};
+  if (k.unroll == 0) {
+    return {errc::out_of_range, "a program runs at least one micro-batch", k.unroll};
+  }
+  constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max() / 64;
+  if (t.job.accumulate > most / t.blocks.size()) {  // contributions are counted in 32 bits
+    return {errc::out_of_range, "too many micro-batches", t.job.accumulate};
   }
   return {};
 }
 
 }  // namespace detail
 
-/// The program of one segment, by default of a step. Fails with `not_allowed` or `out_of_range` where the knobs contradict
-/// the job or each other; `error::number` is the offending number. O(instructions x live
-/// allocations).
+/// Whether a job has such a segment: a step is whole or cut, and there is nothing to resume where
+/// nothing is deferred.
+constexpr bool has_segment(segment part, cut const& c, bool defers) {
+  if (part == segment::middle) {
+    return c.middles > 0;
+  }
+  bool const exists = !trains(part) || whole(part) == c.whole();
+  return exists && (defers || !resumes(part));
+}
+
+/// The program of one segment: by default of a step, which has to be whole then. Fails with
+/// `not_allowed` or `out_of_range` where the knobs contradict the job or each other;
+/// `error::number` is the offending number. O(instructions x live allocations).
 template <chunk::eviction_policy Eviction = chunk::execution_order>
 constexpr result<program> compile(trace::trace const& t,
                                   chunk::layout const& l,
@@ -75,6 +89,12 @@ constexpr result<program> compile(trace::trace const& t,
   if (error const wrong = detail::check_knobs(t, l, k); wrong.code != errc::none) {
     return wrong;
   }
+  cut const c = cut_step(t.job.accumulate, k.unroll);
+  if (trains(part) && !has_segment(part, c, true)) {
+    return error{errc::not_allowed,
+                 "no such segment: the step's micro-batches are cut otherwise",
+                 t.job.accumulate};
+  }
   auto const bytes = update::bytes_of(t.job);
   if (!bytes) {
     return bytes.failure();
@@ -82,17 +102,55 @@ constexpr result<program> compile(trace::trace const& t,
   return detail::compiler<Eviction>(t, l, k, *bytes, policy, part).run();
 }
 
-/// All segments of a job: step, resume and flush where updates are deferred, evaluate.
+/// The programs of one step in the order in which they run: one, or first, middle and last. With
+/// `resumed` it begins with what the step before left over.
+template <chunk::eviction_policy Eviction = chunk::execution_order>
+constexpr result<std::vector<program>> compile_step(trace::trace const& t,
+                                                    chunk::layout const& l,
+                                                    knobs const& k,
+                                                    Eviction const& policy = {},
+                                                    bool resumed = false) {
+  cut const c = cut_step(t.job.accumulate, std::max<std::uint32_t>(1, k.unroll));
+  std::vector<program> out{};
+  for (segment const part : {segment::step,
+                             segment::resume,
+                             segment::first,
+                             segment::first_resumed,
+                             segment::middle,
+                             segment::last}) {
+    bool const begins = part != segment::middle && part != segment::last;
+    if (!has_segment(part, c, true) || (begins && resumes(part) != resumed)) {
+      continue;
+    }
+    auto one = compile(t, l, k, policy, part);
+    if (!one) {
+      return one.failure();
+    }
+    out.push_back(std::move(*one));
+  }
+  return out;
+}
+
+/// All segments of a job: step, or first, middle and last where it is cut; resume or first_resumed
+/// and flush where updates are deferred; evaluate.
 template <chunk::eviction_policy Eviction = chunk::execution_order>
 constexpr result<std::vector<program>> compile_segments(trace::trace const& t,
                                                         chunk::layout const& l,
                                                         knobs const& k,
                                                         Eviction const& policy = {}) {
   std::vector<program> out{};
-  for (segment const part : {segment::step, segment::resume, segment::flush, segment::evaluate}) {
+  cut const c = cut_step(t.job.accumulate, std::max<std::uint32_t>(1, k.unroll));
+  for (segment const part : {segment::step,
+                             segment::first,
+                             segment::resume,
+                             segment::first_resumed,
+                             segment::middle,
+                             segment::last,
+                             segment::flush,
+                             segment::evaluate}) {
     bool const defers =
         !out.empty() && std::ranges::find(out.front().deferred, 1) != out.front().deferred.end();
-    if (resumes(part) && !defers) {
+    if (!has_segment(part, c, defers)) {
       continue;
     }
     auto one = compile(t, l, k, policy, part);

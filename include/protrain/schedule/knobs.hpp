@@ -4,6 +4,7 @@
 
 #include "protrain/activation/assignment.hpp"
 #include "protrain/chunk/layout.hpp"
+#include "protrain/core/math.hpp"
 #include "protrain/trace/trace.hpp"
 #include "protrain/update/site.hpp"
 #include "protrain/update/timing.hpp"
@@ -12,6 +13,29 @@
 #include <vector>
 
 namespace protrain::inline v0::schedule {
+
+inline constexpr std::uint32_t default_unroll = 4;
+
+/// How a step's micro-batches are spread over programs: `first` of them in the first one, as many
+/// in each of `middles` further ones, the rest in the last. All in the first if one is enough.
+struct cut {
+  std::uint32_t first = 1;
+  std::uint32_t middles = 0;
+  std::uint32_t last = 0;
+  constexpr bool whole() const { return last == 0; }
+  bool operator==(cut const&) const = default;
+};
+
+/// As few programs as `unroll` allows, the last one no larger than the others.
+constexpr cut cut_step(std::uint64_t micro_batches, std::uint32_t unroll) {
+  auto const all = static_cast<std::uint32_t>(micro_batches);
+  if (all <= unroll) {
+    return {.first = all};
+  }
+  std::uint32_t const programs = static_cast<std::uint32_t>(ceil_div(all, unroll));
+  auto const each = static_cast<std::uint32_t>(ceil_div(all, programs));
+  return {.first = each, .middles = programs - 2, .last = all - each * (programs - 1)};
+}
 
 /// Together with job and layout these determine a program. Never durations, rates or budgets.
 struct knobs {
@@ -25,6 +49,9 @@ struct knobs {
   /// With before_next_use: chunks that the CPU updates at the start of the next step, first in
   /// forward order.
   std::uint32_t defer = 0;
+  /// The most micro-batches that one program runs. A step of more is cut into equal programs, at
+  /// whose joints no chunk stays in a buffer and nothing is under way.
+  std::uint32_t unroll = default_unroll;
   bool operator==(knobs const&) const = default;
 };
 

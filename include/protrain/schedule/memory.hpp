@@ -119,4 +119,17 @@ constexpr memory_report memory_of(program const& p, space where) {
   return sweep.report;
 }
 
+/// Two programs one after the other, as a ledger sees them: the first position of the larger peak
+/// counts, in its own program.
+constexpr void follow(memory_report& before, memory_report const& after) {
+  if (after.peak > before.peak) {
+    before.peak = after.peak;
+    before.at_peak = after.at_peak;
+    before.position = after.position;
+  }
+  for (std::size_t c = 0; c < category_count; ++c) {
+    before.maximum[c] = after.maximum[c] > before.maximum[c] ? after.maximum[c] : before.maximum[c];
+  }
+}
+
 }  // namespace protrain::inline v0::schedule

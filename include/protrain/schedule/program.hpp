@@ -107,19 +107,23 @@ constexpr bool reads(access a) noexcept { return a != access::write; }
 constexpr bool writes(access a) noexcept { return a != access::read; }
 
 /// A byte range of an allocation that an instruction touches. Rank r's range starts at
-/// offset + r * stride: programs are the same on every rank.
+/// offset + r * stride, and further by `advance` for each micro-batch that the step's earlier
+/// programs ran: programs are the same on every rank and in every repetition.
 struct operand {
   role what = role::value;
   access mode = access::read;
   allocation_id allocation{};
   std::uint64_t offset = 0;  ///< bytes from the allocation's start, on rank 0
   std::uint64_t bytes = 0;
-  std::uint64_t stride = 0;  ///< bytes from one rank's part to the next; 0: the same on every rank
-  chunk_id chunk{};          ///< of value, state, gradient and store
-  span_id span{};            ///< of gradient
+  std::uint64_t stride = 0;   ///< bytes from one rank's part to the next; 0: the same on every rank
+  std::uint64_t advance = 0;  ///< bytes from one micro-batch's part to the next; 0: one for all
+  chunk_id chunk{};           ///< of value, state, gradient and store
+  span_id span{};             ///< of gradient
   bool operator==(operand const&) const = default;
 
-  constexpr std::uint64_t offset_on(std::uint64_t rank) const { return offset + rank * stride; }
+  constexpr std::uint64_t offset_on(std::uint64_t rank, std::uint64_t before = 0) const {
+    return offset + rank * stride + before * advance;
+  }
 };
 
 /// Memory that is live at instructions [begin, end). Ranges of allocations that are live at the
@@ -175,29 +179,44 @@ struct gradient_span {
 };
 
 /// What a program is a program of. Carried memory lies at the same place in all segments of a job,
-/// so that they may follow each other: step, resume, resume, flush, evaluate, step, ...
+/// so that they may follow each other: step, resume, resume, flush, evaluate, step, ... A step of
+/// many micro-batches is cut, so that programs don't grow with them: first (or first_resumed),
+/// middle as often as it takes, last.
 enum class segment : std::uint8_t {
-  step,      ///< no update is left over; leaves the updates of deferred chunks behind
-  resume,    ///< a step that first carries out what the one before left over
-  flush,     ///< only that
-  evaluate,  ///< forward passes and losses of one micro-batch; no update is left over
+  step,           ///< no update is left over; leaves the updates of deferred chunks behind
+  resume,         ///< a step that first carries out what the one before left over
+  flush,          ///< only that
+  evaluate,       ///< forward passes and losses of one micro-batch; no update is left over
+  first,          ///< a step's first micro-batches; no update is left over
+  first_resumed,  ///< likewise, after what the step before left over
+  middle,         ///< further micro-batches; leaves sums behind, as `first` does
+  last,           ///< the last micro-batches and the step's end
 };
-inline constexpr std::size_t segment_count = 4;
+inline constexpr std::size_t segment_count = 8;
 
 constexpr std::string_view name_of(segment s) noexcept {
-  constexpr std::string_view names[segment_count] = {"step", "resume", "flush", "evaluate"};
+  constexpr std::string_view names[segment_count] = {
+      "step", "resume", "flush", "evaluate", "first", "first_resumed", "middle", "last"};
   return names[static_cast<std::size_t>(s)];
 }
 
 /// True where updates that were left over are carried out.
-constexpr bool resumes(segment s) noexcept { return s == segment::resume || s == segment::flush; }
+constexpr bool resumes(segment s) noexcept {
+  return s == segment::resume || s == segment::flush || s == segment::first_resumed;
+}
 /// True where gradients are made.
-constexpr bool trains(segment s) noexcept { return s == segment::step || s == segment::resume; }
+constexpr bool trains(segment s) noexcept { return s != segment::flush && s != segment::evaluate; }
+/// True for the whole of a step.
+constexpr bool whole(segment s) noexcept { return s == segment::step || s == segment::resume; }
+/// True where a step ends: norm, updates, losses of all ranks.
+constexpr bool closes(segment s) noexcept { return whole(s) || s == segment::last; }
 
 struct program {
   std::uint64_t fingerprint = 0;  ///< of the trace it was compiled for
   segment part = segment::step;
-  std::uint32_t micro_batches = 1;  ///< that it runs
+  std::uint32_t micro_batches = 1;  ///< that it runs, each time
+  std::uint32_t before = 0;         ///< micro-batches that the step has run before its first time
+  std::uint32_t times = 1;          ///< that it runs in a step, one after the other
   std::uint64_t ranks = 1;
   std::vector<std::uint8_t> deferred{};  ///< by chunk: updated at the start of the next step
   std::vector<instruction> instructions{};

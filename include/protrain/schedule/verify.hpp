@@ -142,10 +142,13 @@ constexpr verdict check_meaning(program const& p,
 ///    step, the whole gradient and the scalars do. Frozen chunks are as before; the caller's
 ///    batches, scalars, losses and report lie where it looks, in memory without another use.
 /// 6. Extents are within the budgets, in bytes, and what isn't carried was given back.
-/// 7. A segment starts from one of two states, nothing left over or everything deferred left over,
-///    and ends in one of them (see `segment`). It waits for all queues at its end, and segments
-///    that verify_segments accepts agree on what is deferred and where carried memory lies. By
-///    induction every run in which each segment starts where the one before ended is right.
+/// 7. A segment starts from one of these states and ends in one of them (see `segment`): nothing
+///    left over, everything deferred left over, or so many micro-batches of a step done, whose
+///    sums are in the stores. It waits for all queues at its end, and segments that
+///    verify_segments accepts agree on what is deferred, where carried memory lies, and where a
+///    step is cut. By induction every run in which each segment starts where the one before ended
+///    is right. One that repeats is proven for its first and its last time; in between only
+///    offsets and counts differ, which grow evenly.
 /// 8. A program is the same value on every rank, so all ranks issue the same collectives in the
 ///    same order; operands with a stride are looked at as `rank` sees them.
 /// What instructions do inside their operands is the device's, the communicator's and the block
@@ -175,12 +178,20 @@ constexpr verdict verify(program const& all_ranks,
   if (verdict const v = detail::check_instructions(all_ranks); !v) {
     return v;
   }
-  program const p = detail::seen_by(all_ranks, rank);
-  detail::clocks const order(p);
-  if (verdict const v = detail::check_races(p, order); !v) {
-    return v;
+  for (std::uint32_t const nth : {0U, all_ranks.times - 1}) {
+    program const p = detail::seen_by(all_ranks, rank, nth);
+    detail::clocks const order(p);
+    if (verdict const v = detail::check_races(p, order); !v) {
+      return v;
+    }
+    if (verdict const v = detail::check_meaning(p, t, l, *bytes, rank); !v) {
+      return v;
+    }
+    if (all_ranks.times == 1) {
+      break;
+    }
   }
-  return detail::check_meaning(p, t, l, *bytes, rank);
+  return {};
 }
 
 /// Proves that each of `all` is sound and that they may follow each other: they defer the same
@@ -205,7 +216,7 @@ constexpr verdict verify_segments(
       return v;
     }
   }
-  return {};
+  return detail::check_composition(all, t.job.accumulate);
 }
 
 }  // namespace protrain::inline v0::schedule

@@ -3,5 +3,7 @@
 // clang-format off
 #include <protrain/sim/durations.hpp>
 #include <protrain/sim/simulate.hpp>
+#include <protrain/sim/whole_step.hpp>
 #include <protrain/sim/durations.hpp>
 #include <protrain/sim/simulate.hpp>
+#include <protrain/sim/whole_step.hpp>

@@ -184,27 +184,28 @@ constexpr timeline simulate(schedule::program const& p, std::span<picoseconds co
   return out;
 }
 
-/// The queue that a phase mostly waits for: the largest share of the critical chain.
-constexpr queue_id bound_by(timeline const& t, phase p) {
-  auto const& shares = t.critical[static_cast<std::size_t>(p)];
-  auto const at = std::ranges::max_element(shares) - shares.begin();
-  return static_cast<queue_id>(at);
+/// The queue with the largest share, the first of equals.
+constexpr queue_id largest_share(per_queue<picoseconds> const& shares) {
+  return static_cast<queue_id>(std::ranges::max_element(shares) - shares.begin());
 }
 
-/// The same for the whole step.
-constexpr queue_id bound_by(timeline const& t) {
+constexpr per_queue<picoseconds> sum_of(per_phase<per_queue<picoseconds>> const& all) {
   per_queue<picoseconds> sum{};
-  for (per_queue<picoseconds> const& shares : t.critical) {
+  for (per_queue<picoseconds> const& shares : all) {
     for (std::size_t q = 0; q < queue_count; ++q) {
       sum[q] += shares[q];
     }
   }
-  return static_cast<queue_id>(std::ranges::max_element(sum) - sum.begin());
+  return sum;
 }
 
-/// Time of one step among equal steps. Nothing of a step is carried past its end, so each starts
-/// where the one before ended.
-constexpr picoseconds iteration_time(timeline const& t) noexcept { return t.finish; }
+/// The queue that a phase mostly waits for: the largest share of the critical chain.
+constexpr queue_id bound_by(timeline const& t, phase p) {
+  return largest_share(t.critical[static_cast<std::size_t>(p)]);
+}
+
+/// The same for the whole program.
+constexpr queue_id bound_by(timeline const& t) { return largest_share(sum_of(t.critical)); }
 
 /// Only the time: what a search needs of each candidate. Equal to `simulate(...).finish`.
 constexpr picoseconds finish_of(schedule::program const& p,

@@ -121,6 +121,7 @@ test::random_case make_ranked(std::uint64_t seed) {
     c.knobs.time = timed.time;
     c.knobs.defer = timed.defer;
   }
+  c.knobs.unroll = timed.unroll;
   return c;
 }
 
@@ -128,13 +129,16 @@ TEST_CASE("random programs of several ranks run without a hazard, with the plain
   std::uint64_t const cases = test::scaled(600);
   std::uint64_t several = 0;
   std::uint64_t deferred = 0;
+  std::uint64_t cut = 0;
   for (std::uint64_t seed = first_seed; seed < first_seed + cases; ++seed) {
     CAPTURE(seed);
     test::random_case const c = make_ranked(seed);
     auto programs = schedule::compile_segments(c.facts, c.layout, c.knobs);
     REQUIRE(programs.has_value());
     several += c.facts.job.world > 1 ? 1U : 0U;
-    deferred += programs->size() == 4 ? 1U : 0U;
+    auto const& flags = programs->front().deferred;
+    deferred += std::ranges::find(flags, 1) != flags.end() ? 1U : 0U;
+    cut += programs->front().part == schedule::segment::first ? 1U : 0U;
     test::subject const s =
         test::make_subject(test::synthetic_model(c.facts), c.facts.job, test::uniform_values(0.5F));
     // Without batch tensors nothing says how many micro-batches an evaluation has.
@@ -156,12 +160,16 @@ TEST_CASE("random programs of several ranks run without a hazard, with the plain
       REQUIRE(run.unused == 0);
     }
   }
-  std::printf("%llu jobs from seed %llu, %llu over several ranks, %llu with deferred updates\n",
-              static_cast<unsigned long long>(cases),
-              static_cast<unsigned long long>(first_seed),
-              static_cast<unsigned long long>(several),
-              static_cast<unsigned long long>(deferred));
+  std::printf(
+      "%llu jobs from seed %llu, %llu over several ranks, %llu with deferred updates, "
+      "%llu with steps cut into several programs\n",
+      static_cast<unsigned long long>(cases),
+      static_cast<unsigned long long>(first_seed),
+      static_cast<unsigned long long>(several),
+      static_cast<unsigned long long>(deferred),
+      static_cast<unsigned long long>(cut));
   CHECK(several > cases / 2);
+  CHECK(cut > cases / 5);
   CHECK(deferred > cases / 5);
 }
 

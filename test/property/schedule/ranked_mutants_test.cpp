@@ -4,17 +4,15 @@
 
 #include "protrain/schedule/compile.hpp"
 #include "protrain/schedule/verify.hpp"
+#include "test/property/schedule/ranked_subjects.hpp"
 #include "test/support/mutants.hpp"
 #include "test/support/random_jobs.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <cstdio>
 #include <initializer_list>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -27,46 +25,16 @@ using schedule::opcode;
 using schedule::rejection;
 using schedule::role;
 using schedule::segment;
+using test::erase;
+using test::left_over;
+using test::of;
+using test::on;
+using test::subject;
+using test::tally;
+using test::twice;
 
 constexpr std::uint64_t first_seed = 60'000;
 constexpr std::uint64_t ranks = 3;
-constexpr std::uint64_t unlimited = ~std::uint64_t{0};
-
-/// All segments of a job, one of them to be damaged, and where the dice for that come from.
-struct subject {
-  trace::trace facts{};
-  chunk::layout layout{};
-  schedule::knobs knobs{};
-  std::vector<schedule::program> segments{};
-  schedule::program p{};
-  test::random_source dice{0};
-
-  schedule::verdict verify(schedule::program const& q, std::uint64_t rank) const {
-    return schedule::verify(q, facts, layout, unlimited, unlimited, rank);
-  }
-  /// What the first rank that objects says.
-  schedule::verdict verify(schedule::program const& q) const {
-    for (std::uint64_t rank = 0; rank < facts.job.world; ++rank) {
-      if (schedule::verdict const v = verify(q, rank); !v.ok) {
-        return v;
-      }
-    }
-    return {};
-  }
-  /// One of `from`, which isn't empty.
-  std::uint32_t pick(std::vector<std::uint32_t> const& from) {
-    return from[dice.between(0, from.size() - 1)];
-  }
-  /// Null where the job has none.
-  schedule::program const* find(segment part) const {
-    for (schedule::program const& q : segments) {
-      if (q.part == part) {
-        return &q;
-      }
-    }
-    return nullptr;
-  }
-};
 
 /// `p` is any of the segments.
 subject make_subject(std::uint64_t seed, std::uint64_t world, bool defers) {
@@ -87,90 +55,20 @@ subject make_subject(std::uint64_t seed, std::uint64_t world, bool defers) {
   return s;
 }
 
-/// How often mutants of one kind were refused, by reason, and how many were accepted.
-struct tally {
-  std::map<rejection, std::uint64_t> by{};
-
-  void add(schedule::verdict const& v) { ++by[v.reason]; }
-  std::uint64_t accepted() const {
-    return by.contains(rejection::none) ? by.at(rejection::none) : 0;
-  }
-  std::uint64_t rejected() const {
-    std::uint64_t sum = 0;
-    for (auto const& [reason, count] : by) {
-      sum += count;
-    }
-    return sum - accepted();
-  }
-  void print(char const* kind) const {
-    std::printf("%-36s", kind);
-    for (auto const& [reason, count] : by) {
-      std::printf(
-          " %s %llu", std::string(name_of(reason)).c_str(), static_cast<unsigned long long>(count));
-    }
-    std::printf("\n");
-  }
-};
-
-/// Every mutant that `damage(subject, program)` makes is refused for one of the reasons; it answers
-/// false where a program has nothing to damage.
+/// Every mutant is refused for one of the reasons.
 template <class Damage>
 void refuse(char const* kind,
             std::initializer_list<rejection> expected,
             Damage const& damage,
             std::uint64_t world = ranks,
             bool defers = false) {
-  tally sum;
-  std::uint64_t const cases = test::scaled(400);
-  for (std::uint64_t seed = first_seed; seed < first_seed + cases; ++seed) {
-    CAPTURE(kind);
-    CAPTURE(seed);
-    subject s = make_subject(seed, world, defers);
-    schedule::program q = s.p;
-    if (!damage(s, q)) {
-      continue;
-    }
-    schedule::verdict const v = s.verify(q);
-    CAPTURE(v.what);
-    CAPTURE(name_of(v.reason));
-    CAPTURE(name_of(q.part));
-    CHECK(std::ranges::find(expected, v.reason) != expected.end());
-    sum.add(v);
-  }
-  sum.print(kind);
-  CHECK(sum.accepted() == 0);
-  CHECK(sum.rejected() >= cases / 8);
+  test::refuse_each(
+      kind,
+      expected,
+      first_seed,
+      [=](std::uint64_t seed) { return make_subject(seed, world, defers); },
+      damage);
 }
-
-/// Changes one instruction that `wanted` accepts.
-template <class Wanted, class Change>
-auto on(Wanted const& wanted, Change const& change) {
-  return [=](subject& s, schedule::program& q) {
-    auto const at = test::positions(q, wanted);
-    if (at.empty()) {
-      return false;
-    }
-    test::editable e(q);
-    if (!change(s, e, s.pick(at))) {
-      return false;
-    }
-    q = e.program();
-    return true;
-  };
-}
-
-auto of(opcode op) {
-  return [op](schedule::instruction const& i) { return i.op == op; };
-}
-bool left_over(schedule::instruction const& i) { return i.op == opcode::update && i.version == 0; }
-auto const erase = [](subject&, test::editable& e, std::uint32_t at) {
-  e.erase(at);
-  return true;
-};
-auto const twice = [](subject&, test::editable& e, std::uint32_t at) {
-  e.duplicate(at);
-  return true;
-};
 
 // --- several ranks -------------------------------------------------------------------------------
 
@@ -457,27 +355,7 @@ bool add_deferred_update(subject& s, schedule::program& q, std::uint32_t version
   test::editable e(q);
   test::editable::node n = from.nodes[s.pick(at)];
   n.self.version = version;
-  n.dependencies.clear();
-  auto const end = static_cast<std::uint32_t>(e.nodes.size());
-  for (std::uint32_t i = 0; at_end && i < end; ++i) {
-    n.dependencies.push_back(i);
-  }
-  for (schedule::allocation& a : e.frame.allocations) {
-    a.begin += !at_end && !a.carried ? 1U : 0U;
-    a.end += !at_end || a.carried ? 1U : 0U;
-  }
-  if (at_end) {
-    e.nodes.push_back(n);
-  } else {
-    // Everything of every queue waits for it.
-    for (test::editable::node& other : e.nodes) {
-      for (std::uint32_t& d : other.dependencies) {
-        ++d;
-      }
-      other.dependencies.push_back(0);
-    }
-    e.nodes.insert(e.nodes.begin(), n);
-  }
+  test::insert_alone(e, n, at_end);
   q = e.program();
   return true;
 }

@@ -11,8 +11,6 @@
 #include <cstdlib>
 #include <new>
 
-namespace allocation_test {
-
 namespace {
 
 std::atomic<int> allocations{0};
@@ -52,5 +50,3 @@ TEST_CASE("forward, recompute, backward and evaluation allocate nothing") {
   CHECK(before > 0);
   CHECK(after == before);
 }
-
-}  // namespace allocation_test

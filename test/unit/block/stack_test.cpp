@@ -48,12 +48,14 @@ struct pinned_layer {
 };
 
 }  // namespace
+}  // namespace stack_test
 
 template <>
-struct protrain::activation::strategy_of<pinned_layer> {
+struct protrain::activation::strategy_of<stack_test::pinned_layer> {
   static constexpr pin value = pin::checkpoint;
 };
 
+namespace stack_test {
 namespace {
 
 static_assert(protrain::block_type<pinned_layer>);

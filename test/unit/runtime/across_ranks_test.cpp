@@ -74,7 +74,8 @@ test::subject gpt2_over(std::uint64_t ranks) {
                                 .positions = 32,
                                 .dropout = 0.1};
   transformer::initial_values const values{.config = tiny, .seed = 5};
-  return test::make_subject(transformer::make_gpt2<float>(tiny), long_sequence_job(ranks, 8), values);
+  return test::make_subject(
+      transformer::make_gpt2<float>(tiny), long_sequence_job(ranks, 8), values);
 }
 
 test::placement const mixed_deferred{.persistent = {0, 1, 0},
@@ -170,8 +171,9 @@ TEST_CASE("every sample of the global batch meets its data and its masks, on how
   std::map<std::uint64_t, std::map<std::pair<std::uint64_t, std::uint64_t>, std::set<sight>>> all;
   for (std::uint64_t const ranks : {1U, 2U, 4U}) {
     sights seen;
-    test::subject const s = test::make_subject(
-        stack{watcher(0, seen), watcher(1, seen)}, long_sequence_job(ranks, 1), test::uniform_values(0.5F));
+    test::subject const s = test::make_subject(stack{watcher(0, seen), watcher(1, seen)},
+                                               long_sequence_job(ranks, 1),
+                                               test::uniform_values(0.5F));
     seen.by_step_and_block.clear();  // of the dry run
     auto const runs = train(s, {.persistent = {0}, .counts = {.checkpoint = 9}}, 3);
     losses[ranks] = runs[0].bits.losses;

@@ -17,8 +17,6 @@
 #include <new>
 #include <vector>
 
-namespace allocation_test {
-
 namespace {
 std::atomic<std::uint64_t> allocations{0};
 
@@ -71,5 +69,3 @@ TEST_CASE("from the third step on, steps allocate nothing") {
 }
 
 }  // namespace
-
-}  // namespace allocation_test

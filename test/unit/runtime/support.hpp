@@ -166,6 +166,7 @@ struct placement {
   update::timing time = update::timing::after_backward;
   std::uint64_t capacity = 128;
   std::uint32_t defer = 0;
+  std::uint32_t unroll = schedule::default_unroll;
 };
 
 inline std::vector<placement> placements() {
@@ -191,6 +192,7 @@ inline planned plan(subject const& s, placement const& p) {
   k.buffers = schedule::fewest_buffers(out.layout, k.persistent);
   k.time = p.time;
   k.defer = p.defer;
+  k.unroll = p.unroll;
   auto programs = schedule::compile_segments(s.facts, out.layout, k);
   REQUIRE(programs.has_value());
   out.programs = *std::move(programs);
@@ -202,18 +204,26 @@ inline runtime::plan_parts parts_of(subject const& s, placement const& p) {
   return {s.facts, std::move(made.layout), std::move(made.programs)};
 }
 
-/// When CPU updates happen, and how many of them wait for the next step.
+/// When CPU updates happen, how many of them wait for the next step, and how many micro-batches a
+/// program has.
 struct update_time {
   char const* name;
   update::timing time;
   std::uint32_t defer = 0;
+  std::uint32_t unroll = schedule::default_unroll;
 };
-inline constexpr std::array<update_time, 5> update_times{
+inline constexpr std::array<update_time, 8> update_times{
     {{"after backward", update::timing::after_backward},
      {"during backward", update::timing::during_backward},
      {"before next use, nothing deferred", update::timing::before_next_use},
      {"before next use, one deferred", update::timing::before_next_use, 1},
-     {"before next use, all deferred", update::timing::before_next_use, 99}}};
+     {"before next use, all deferred", update::timing::before_next_use, 99},
+     {"after backward, a program per micro-batch", update::timing::after_backward, 0, 1},
+     {"during backward, a program per micro-batch", update::timing::during_backward, 0, 1},
+     {"before next use, two deferred, a program per micro-batch",
+      update::timing::before_next_use,
+      2,
+      1}}};
 
 /// Bytes of a category in both spaces, each at its most.
 inline std::uint64_t bytes_of(schedule::program const& p, category what) {

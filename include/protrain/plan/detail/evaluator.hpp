@@ -18,6 +18,7 @@
 #include "protrain/schedule/verify.hpp"
 #include "protrain/sim/durations.hpp"
 #include "protrain/sim/simulate.hpp"
+#include "protrain/sim/whole_step.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -73,12 +74,14 @@ class evaluator {
         return by_assignment_[c.assignment][i];
       }
     }
-    auto const program = compile(c);
-    PROTRAIN_EXPECT(program.has_value(), "every candidate of a search compiles");
-    scored out{.what = c,
-               .time = sim::finish_of(*program, durations(*program)),
-               .device = extent_of(*program, space::device),
-               .host = extent_of(*program, space::host)};
+    auto const programs = compile(c);
+    PROTRAIN_EXPECT(programs.has_value(), "every candidate of a search compiles");
+    scored out{.what = c};
+    for (schedule::program const& p : *programs) {
+      out.time += sim::finish_of(p, durations(p)) * p.times;
+      out.device = std::max(out.device, extent_of(p, space::device));
+      out.host = std::max(out.host, extent_of(p, space::host));
+    }
     remember(out);
     by_assignment_[c.assignment].push_back(results_.size());
     results_.push_back(out);
@@ -107,28 +110,31 @@ class evaluator {
     return out;
   }
 
-  /// Everything there is to say about a candidate; a failure when its program is refused.
+  /// Everything there is to say about a candidate; a failure when a program is refused.
   constexpr result<prediction> predict(candidate const& c, allowance const& allowed) const {
-    auto const program = compile(c);
-    if (!program) {
-      return program.failure();
+    auto const programs = compile(c);
+    if (!programs) {
+      return programs.failure();
     }
-    schedule::verdict const verdict =
-        schedule::verify(*program, space_.facts, space_.layout, allowed.device, allowed.host);
+    schedule::verdict const verdict = schedule::verify_segments(
+        *programs, space_.facts, space_.layout, allowed.device, allowed.host);
     if (!verdict) {
       return error{errc::hazard, verdict.what, verdict.instruction};
     }
-    sim::timeline const line = sim::simulate(*program, durations(*program));
-    prediction out{.iteration = sim::iteration_time(line),
-                   .bound = c.bound,
-                   .phases = line.phases,
-                   .bound_by = sim::bound_by(line),
-                   .busy = line.busy,
-                   .exposed = line.exposed,
-                   .device = schedule::memory_of(*program, space::device),
-                   .host = schedule::memory_of(*program, space::host)};
+    prediction out{.bound = c.bound};
+    sim::whole_step step;
+    for (schedule::program const& p : *programs) {
+      step.add(sim::simulate(p, durations(p)), p.times);
+      schedule::follow(out.device, schedule::memory_of(p, space::device));
+      schedule::follow(out.host, schedule::memory_of(p, space::host));
+    }
+    out.iteration = step.iteration;
+    out.phases = step.phases;
+    out.bound_by = sim::bound_by(step);
+    out.busy = step.busy;
+    out.exposed = step.exposed;
     for (std::size_t i = 0; i < sim::phase_count; ++i) {
-      out.phase_bound_by[i] = sim::bound_by(line, static_cast<sim::phase>(i));
+      out.phase_bound_by[i] = sim::bound_by(step, static_cast<sim::phase>(i));
     }
     return out;
   }
@@ -141,14 +147,15 @@ class evaluator {
     std::uint64_t host = 0;    ///< in all
   };
 
-  constexpr result<schedule::program> compile(candidate const& c) const {
-    // The step that repeats: with deferred updates, one that begins with those of the step before.
+  /// The programs of the step that repeats: with deferred updates, one that begins with those of
+  /// the step before.
+  constexpr result<std::vector<schedule::program>> compile(candidate const& c) const {
     bool const carries = space_.placements[c.placement].defer > 0;
-    return schedule::compile(space_.facts,
-                             space_.layout,
-                             space_.knobs_of(c.placement, c.assignment, c.buffers),
-                             space_.rules.eviction,
-                             carries ? schedule::segment::resume : schedule::segment::step);
+    return schedule::compile_step(space_.facts,
+                                  space_.layout,
+                                  space_.knobs_of(c.placement, c.assignment, c.buffers),
+                                  space_.rules.eviction,
+                                  carries);
   }
   constexpr std::vector<picoseconds> durations(schedule::program const& p) const {
     return sim::durations_of(p, space_.facts, machine_, space_.rules.bandwidth);

@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace protrain::inline v0::runtime::detail {
@@ -58,11 +59,23 @@ class bindings {
       }
     }
     first_touched_.push_back(touched_.size());
+    begin(p, p.before);
   }
+
+  /// Before the program runs: `before` micro-batches of the step are done.
+  void begin(schedule::program const& p, std::uint64_t before) {
+    before_ = before;
+    for (auto const& [at, operand] : advancing_) {
+      schedule::operand const& o = p.operands[operand];
+      touched_[at].offset = p.allocations[o.allocation.index()].offset + o.offset_on(rank_, before);
+    }
+  }
+  /// Micro-batches of the step that are done.
+  std::uint64_t before() const noexcept { return before_; }
 
   std::byte* address(schedule::program const& p, schedule::operand const& o) const {
     schedule::allocation const& a = p.allocations[o.allocation.index()];
-    return base_[static_cast<std::size_t>(a.where)] + a.offset + o.offset_on(rank_);
+    return base_[static_cast<std::size_t>(a.where)] + a.offset + o.offset_on(rank_, before_);
   }
   std::span<device::touched const> touched_by(std::size_t instruction) const {
     return std::span(touched_).subspan(
@@ -91,6 +104,9 @@ class bindings {
       add(own, own + share, false, true);
       add(own + share, begin + o.bytes, true, false);
     } else {
+      if (o.advance > 0) {
+        advancing_.emplace_back(touched_.size(), static_cast<std::size_t>(&o - p.operands.data()));
+      }
       add(begin, begin + o.bytes, schedule::writes(o.mode), schedule::reads(o.mode));
     }
   }
@@ -171,7 +187,9 @@ class bindings {
 
   bases base_{};
   std::uint64_t rank_ = 0;
+  std::uint64_t before_ = 0;
   std::vector<device::touched> touched_{};
+  std::vector<std::pair<std::size_t, std::size_t>> advancing_{};  ///< position in it; operand
   std::vector<std::size_t> first_touched_{};
   std::vector<std::size_t> pass_of_{};
   std::vector<pass_binding> passes_{};

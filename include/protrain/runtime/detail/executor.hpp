@@ -238,7 +238,7 @@ class executor {
 
   /// Samples of a step in order: micro-batches, ranks in each, samples of each.
   std::uint64_t first_sample(std::uint32_t micro_batch) const noexcept {
-    std::uint64_t const m = evaluates() ? evaluated_micro_batch_ : micro_batch;
+    std::uint64_t const m = evaluates() ? evaluated_micro_batch_ : bind_->before() + micro_batch;
     return (m * comm_.size() + comm_.rank()) * job().micro_batch;
   }
 
@@ -250,7 +250,7 @@ class executor {
   void accumulate_span(schedule::instruction const& i) {
     runtime::accumulate(program().spans[i.span.index()],
                         shard(i.chunk),
-                        i.micro_batch == 0,
+                        bind_->before() + i.micro_batch == 0,
                         job().type,
                         store_type(find(i, role::store)),
                         address(i, role::gradient),

@@ -32,18 +32,6 @@ inline std::vector<std::uint8_t> announced(schedule::program const& p) {
   return out;
 }
 
-/// Two peaks one after the other, as a ledger sees them: the first position of the larger one counts.
-inline void follow(schedule::memory_report& before, schedule::memory_report const& after) {
-  if (after.peak > before.peak) {
-    before.peak = after.peak;
-    before.at_peak = after.at_peak;
-    before.position = after.position;
-  }
-  for (std::size_t c = 0; c < category_count; ++c) {
-    before.maximum[c] = std::max(before.maximum[c], after.maximum[c]);
-  }
-}
-
 template <device::device Device>
 struct loaded_segment {
   loaded_segment(Device& d,
@@ -104,7 +92,11 @@ class segments {
     device_.settle();
   }
 
-  /// Null where the job has no such segment.
+  /// Null where the job has no such segment. `other` stands in for `part`.
+  loaded_segment<Device>* find(schedule::segment part, schedule::segment other) noexcept {
+    loaded_segment<Device>* const found = find(part);
+    return found != nullptr ? found : find(other);
+  }
   loaded_segment<Device>* find(schedule::segment part) noexcept {
     for (loaded_segment<Device>& s : all_) {
       if (s.program->part == part) {
@@ -114,6 +106,26 @@ class segments {
     return nullptr;
   }
 
+  /// All instructions in program order, each behind what it waits for; `task` with its index is
+  /// what an instruction does.
+  void submit(loaded_segment<Device>& s, device::task task) {
+    schedule::program const& p = *s.program;
+    for (std::uint32_t i = 0; i < p.instructions.size(); ++i) {
+      schedule::instruction const& at = p.instructions[i];
+      s.memory.advance(i);
+      for (std::uint32_t const d : p.dependencies_of(at)) {
+        if (p.instructions[d].queue != at.queue) {
+          device_.wait(at.queue, s.events[d]);
+        }
+      }
+      task.index = i;
+      device_.submit(at.queue, s.bind.touched_by(i), task);
+      if (s.waited_for[i] != 0) {
+        s.events[i] = device_.record(at.queue);
+      }
+    }
+  }
+
   /// Before a segment runs, for `predicted`.
   void count(loaded_segment<Device>& s) {
     if (s.ran) {
@@ -121,15 +133,24 @@ class segments {
     }
     s.ran = true;
     for (std::size_t k = 0; k < space_count; ++k) {
-      follow(so_far_[k], s.peak[k]);
+      schedule::follow(so_far_[k], s.peak[k]);
     }
   }
 
-  /// Of the segments that ran; of the step before any did.
+  /// Of the segments that ran; of a step from a fresh start before any did.
   schedule::memory_report predicted(space where) const {
     bool const any = std::ranges::any_of(all_, [](auto const& s) { return s.ran; });
     auto const k = static_cast<std::size_t>(where);
-    return any ? so_far_[k] : all_.front().peak[k];
+    if (any) {
+      return so_far_[k];
+    }
+    schedule::memory_report step;
+    for (loaded_segment<Device> const& s : all_) {
+      if (schedule::trains(s.program->part) && !schedule::resumes(s.program->part)) {
+        schedule::follow(step, s.peak[k]);
+      }
+    }
+    return step;
   }
 
   std::vector<schedule::allocation const*> const& carried() const noexcept { return carried_; }

@@ -16,7 +16,9 @@
 #include "protrain/update/state_format.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <span>
 #include <string>
@@ -59,13 +61,18 @@ inline void check_parameters(trace::trace const& facts, block::table const& mode
   }
 }
 
-/// A step, and what continues and completes it where it leaves updates behind.
+/// A step, whole or cut, and what continues and completes it where it leaves updates behind.
 inline void check_programs(plan_parts const& parts) {
   auto const has = [&](schedule::segment part) {
     return std::ranges::any_of(parts.programs, [&](auto const& p) { return p.part == part; });
   };
-  if (parts.programs.empty() || parts.programs.front().part != schedule::segment::step) {
-    throw engine_error("the plan has no program of a step: compile its segments, step first");
+  using schedule::segment;
+  bool const cut = !parts.programs.empty() && parts.programs.front().part == segment::first;
+  if (parts.programs.empty() || (!cut && parts.programs.front().part != segment::step)) {
+    throw engine_error("the plan has no program of a step: compile its segments, in their order");
+  }
+  if (cut && !has(segment::last)) {
+    throw engine_error("the plan's step begins but doesn't end: compile all its segments");
   }
   for (schedule::program const& p : parts.programs) {
     if (p.fingerprint != trace::fingerprint(parts.facts)) {
@@ -74,10 +81,10 @@ inline void check_programs(plan_parts const& parts) {
   }
   bool const defers = std::ranges::find(parts.programs.front().deferred, 1) !=
                       parts.programs.front().deferred.end();
-  if (defers && (!has(schedule::segment::resume) || !has(schedule::segment::flush))) {
+  if (defers && (!has(cut ? segment::first_resumed : segment::resume) || !has(segment::flush))) {
     throw engine_error(
         "the plan defers updates but has no program that carries them out: compile "
-        "its segments resume and flush too");
+        "all its segments");
   }
 }
 
@@ -122,6 +129,30 @@ inline void const* tensor_of(batch const& data, std::string const& name, std::ui
     }
   }
   throw engine_error("the batch has no tensor " + name + ", which the model reads: add it");
+}
+
+/// Micro-batches [first, first + count) of the `of` that a batch holds.
+struct micro_batch_range {
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+  std::uint64_t of = 0;
+};
+
+/// Copies them one after the other into host memory that has `bytes` for each.
+inline void copy_micro_batches(batch const& data,
+                               block::table const& model,
+                               micro_batch_range const& range,
+                               std::byte* into,
+                               std::uint64_t bytes) {
+  for (std::size_t k = 0, offset = 0; k < model.batch.size(); ++k) {
+    std::uint64_t const one = model.batch[k].facts.bytes();
+    auto const* const from =
+        static_cast<std::byte const*>(tensor_of(data, model.batch[k].name, one * range.of));
+    for (std::uint64_t m = 0; m < range.count; ++m) {
+      std::memcpy(into + m * bytes + offset, from + (range.first + m) * one, one);
+    }
+    offset += granules(one);
+  }
 }
 
 /// Micro-batches that a batch of any number of them holds.

@@ -23,7 +23,7 @@ class compiler {
                      update::state_bytes const& b,
                      Eviction const& policy,
                      segment part)
-      : emit_(header(t, l, part)),
+      : emit_(header(t, l, k, part)),
         facts_(t),
         layout_(l),
         knobs_(k),
@@ -54,26 +54,37 @@ class compiler {
     if (resumes(part_)) {
       states_.resume();
     }
-    if (trains(part_)) {
-      states_.begin_step();
+    if (closes(part_)) {
+      states_.begin_updates();
     }
     if (part_ != segment::flush) {
       run_passes();
     }
     if (trains(part_)) {
+      states_.leave();
+    }
+    if (closes(part_)) {
       states_.end_step();
     }
     return emit_.finish();
   }
 
  private:
-  static constexpr emitter header(trace::trace const& t, chunk::layout const& l, segment part) {
+  static constexpr emitter header(trace::trace const& t,
+                                  chunk::layout const& l,
+                                  knobs const& k,
+                                  segment part) {
     emitter out;
     out.out.fingerprint = trace::fingerprint(t);
     out.out.part = part;
     out.out.micro_batches = part == segment::evaluate ? 1 : 0;
     if (trains(part)) {
-      out.out.micro_batches = static_cast<std::uint32_t>(t.job.accumulate);
+      cut const c = cut_step(t.job.accumulate, k.unroll);
+      bool const middle = part == segment::middle;
+      bool const last = part == segment::last;
+      out.out.micro_batches = last ? c.last : c.first;
+      out.out.before = middle || last ? c.first * (last ? c.middles + 1 : 1) : 0;
+      out.out.times = middle ? c.middles : 1;
     }
     out.out.ranks = t.job.world;
     out.out.spans = make_spans(t, l);
@@ -97,7 +108,7 @@ class compiler {
       read_loss(m);
       if (m + 1 < stages_.micro_batches) {
         load_batch(m + 1);
-      } else {
+      } else if (!trains(part_) || closes(part_)) {
         exchange_losses();
       }
       for (std::uint32_t b = stages_.blocks; b-- > 0 && trains(part_);) {
@@ -127,8 +138,10 @@ class compiler {
     std::uint64_t const size = facts_.batch.value;
     emit_.begin(
         {.op = opcode::batch_load, .queue = queue_id::h2d, .micro_batch = m, .amount = size});
-    emit_.use(
-        role::batch, access::read, at_.host_batch, {.offset = checked_mul(size, m), .bytes = size});
+    emit_.use(role::batch,
+              access::read,
+              at_.host_batch,
+              {.offset = checked_mul(size, m), .bytes = size, .advance = trains(part_) ? size : 0});
     emit_.use(role::batch, access::write, next_batch_);
     emit_.end();
   }
@@ -143,8 +156,15 @@ class compiler {
               at_.host_loss,
               {.offset = checked_mul(size, m),
                .bytes = size,
-               .stride = rules_.ranks() > 1 ? checked_mul(size, stages_.micro_batches) : 0});
+               .stride = rules_.ranks() > 1 ? own_losses() : 0,
+               .advance = trains(part_) ? size : 0});
     emit_.end();
+  }
+
+  /// Bytes of one rank's losses: of the whole step, also where this program runs a part of it.
+  constexpr std::uint64_t own_losses() const {
+    return checked_mul(checked_mul(facts_.job.micro_batch, 4),
+                       trains(part_) ? facts_.job.accumulate : stages_.micro_batches);
   }
 
   /// Every rank finds the losses of all: its own part of `amount` bytes lies at its rank.
@@ -152,7 +172,7 @@ class compiler {
     if (rules_.ranks() == 1) {
       return;
     }
-    std::uint64_t const own = checked_mul(size_of(losses_.front()), stages_.micro_batches);
+    std::uint64_t const own = own_losses();
     emit_.begin({.op = opcode::loss_exchange, .queue = queue_id::cpu, .amount = own});
     emit_.use(
         role::loss, access::read_write, at_.host_loss, {.bytes = checked_mul(own, rules_.ranks())});

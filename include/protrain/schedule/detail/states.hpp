@@ -49,7 +49,8 @@ class states {
     }
   }
 
-  constexpr void begin_step() {
+  /// Before the passes of the program that updates.
+  constexpr void begin_updates() {
     if (at_.device_norm.valid()) {
       zero(queue_id::compute, role::norm, at_.device_norm, {});
     }
@@ -105,14 +106,17 @@ class states {
     if (rules_.stored(c) && (rules_.site(c) == update::site::gpu || rules_.contributions(c) > 1)) {
       accumulate(at, gradient.memory);
     }
-    if (m + 1 == facts_.job.accumulate && span(s).ordinal + 1 == rules_.spans(c)) {
+    bool const last = closes(emit_.out.part) && m + 1 == emit_.out.micro_batches;
+    if (last && span(s).ordinal + 1 == rules_.spans(c)) {
       finish(c, rules_.stored(c) ? allocation_id{} : gradient.memory);
     }
   }
 
+  /// After the last backward pass: every slot is given back.
+  constexpr void leave() { retire_all(); }
+
   /// Norm, scalars and the updates that waited for them.
   constexpr void end_step() {
-    retire_all();
     finish_norm();
     if (needs_norm(facts_.job)) {
       upload_scalars();

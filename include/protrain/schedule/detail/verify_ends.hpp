@@ -14,10 +14,13 @@
 
 namespace protrain::inline v0::schedule::detail {
 
-/// The store of a chunk with all of its contributions.
+/// The store of a chunk with its first `contributions`.
+constexpr content store_of(chunk_id c, std::uint64_t contributions) {
+  return {.what = holds::store, .of = c.value, .count = static_cast<std::uint32_t>(contributions)};
+}
+/// With all of them.
 constexpr content full_store(machine const& m, chunk_id c) {
-  return {
-      .what = holds::store, .of = c.value, .count = static_cast<std::uint32_t>(m.contributions(c))};
+  return store_of(c, m.contributions(c));
 }
 
 /// Bytes of a carried allocation of a chunk: values are replicated on devices and sharded on hosts.
@@ -48,7 +51,8 @@ constexpr verdict place_home(machine& m, std::uint32_t a) {
     now.what = holds::state;
     list = &m.states[c.index()];
   } else if (home.what == category::gradients) {
-    now = m.deferred(c) && resumes(m.p.part) ? full_store(m, c) : content{};
+    now = m.summed_before(c) > 0 ? store_of(c, m.summed_before(c)) : content{};
+    now = m.deferred(c) && resumes(m.p.part) ? full_store(m, c) : now;
     list = &m.stores[c.index()];
   }
   if (*list != 0) {
@@ -109,17 +113,19 @@ constexpr verdict check_shared(machine const& m) {
 
 /// What the caller reads after the segment.
 constexpr verdict check_results(machine const& m) {
-  for (std::uint32_t i = 0; i < m.p.micro_batches && !m.several(); ++i) {
+  bool const final = closes(m.p.part) || m.p.part == segment::evaluate;
+  for (std::uint32_t i = 0; i < m.p.micro_batches && !(m.several() && final); ++i) {
     content want = all_losses(m);
     want.micro_batch = i;
     if (!result_is(m, m.losses[i], want)) {
       return reject(rejection::missing_result, "a loss is not read", verdict::nowhere, i);
     }
   }
-  if (m.several() && m.p.micro_batches > 0 && !result_is(m, m.exchanged, all_losses(m))) {
+  bool const exchanges = m.several() && (closes(m.p.part) || m.p.part == segment::evaluate);
+  if (exchanges && !result_is(m, m.exchanged, all_losses(m))) {
     return reject(rejection::missing_result, "the losses are not exchanged");
   }
-  if (!trains(m.p.part)) {
+  if (!closes(m.p.part)) {
     return m.finishes == 0 ? check_shared(m)
                            : reject(rejection::norm, "the norm of no gradient is finished");
   }
@@ -152,14 +158,16 @@ constexpr verdict check_chunk_end(machine const& m, chunk_id id) {
       return reject(rejection::wrong_version, "a chunk ends as another", a.end, home - 1);
     }
   }
-  if (m.deferred(id) && trains(m.p.part)) {
+  bool const left = m.deferred(id) && closes(m.p.part);
+  bool const goes_on = m.trained(id) && trains(m.p.part) && !closes(m.p.part);
+  if (left || goes_on) {
     content const have =
         m.stores[c] == 0
             ? content{}
             : m.memory.get({.allocation = {m.stores[c] - 1}, .bytes = m.store_shard(id)});
-    if (have != full_store(m, id) || m.counted[c] == 0) {
+    if (have != store_of(id, m.summed_after(id)) || (m.counted[c] != 0) != left) {
       return reject(
-          rejection::missing_accumulate, "no gradient for the next step", verdict::nowhere, c);
+          rejection::missing_accumulate, "no gradient for the next segment", verdict::nowhere, c);
     }
   }
   return {};

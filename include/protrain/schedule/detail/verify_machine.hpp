@@ -77,7 +77,18 @@ struct machine {
     return deferred(c) && resumes(p.part) ? 0 : 1;
   }
   constexpr std::uint32_t last_version(chunk_id c) const {
-    return trained(c) && trains(p.part) && !deferred(c) ? 2 : 1;
+    return trained(c) && closes(p.part) && !deferred(c) ? 2 : 1;
+  }
+  /// Contributions to a chunk that are in its store before the segment and after it.
+  constexpr std::uint64_t summed_before(chunk_id c) const {
+    return std::uint64_t{spans.spans[c.index()]} * p.before;
+  }
+  constexpr std::uint64_t summed_after(chunk_id c) const {
+    return std::uint64_t{spans.spans[c.index()]} * (p.before + p.micro_batches);
+  }
+  /// Micro-batches whose losses the caller finds.
+  constexpr std::uint64_t reported() const {
+    return trains(p.part) ? t.job.accumulate : p.micro_batches;
   }
 
   // Bytes of the whole chunk, and of the rank's shard.

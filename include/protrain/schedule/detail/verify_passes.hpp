@@ -167,7 +167,12 @@ constexpr void run_batch_load(operands& o) {
   }
   std::uint64_t const size = o.state().t.batch.value;
   content const batch{.what = holds::batch, .micro_batch = o.i.micro_batch};
-  o.read_given(role::batch, shared_place::batch, size * o.i.micro_batch, size, batch, batch);
+  o.read_given(role::batch,
+               shared_place::batch,
+               size * (o.state().p.before + o.i.micro_batch),
+               size,
+               batch,
+               batch);
   o.write(role::batch, space::device, size, batch);
   o.done(size);
 }
@@ -182,7 +187,8 @@ constexpr void run_loss_read(operands& o) {
                      .count = static_cast<std::uint32_t>(m.t.blocks.size())};
   o.read(role::loss, space::device, m.loss_bytes(), loss);
   o.write(role::loss, space::host, m.loss_bytes(), loss);
-  o.share(shared_place::losses, m.loss_bytes() * (o.i.micro_batch + m.rank * m.p.micro_batches));
+  o.share(shared_place::losses,
+          m.loss_bytes() * (m.p.before + o.i.micro_batch + m.rank * m.reported()));
   m.losses[o.i.micro_batch] = o.taken() + 1;
   o.done(m.loss_bytes());
 }
@@ -190,25 +196,25 @@ constexpr void run_loss_read(operands& o) {
 /// The losses of all micro-batches of every rank, where the caller looks.
 constexpr content all_losses(machine const& m) {
   return {.what = holds::loss,
-          .micro_batch = m.p.micro_batches,
+          .micro_batch = static_cast<std::uint32_t>(m.reported()),
           .count = static_cast<std::uint32_t>(m.t.blocks.size())};
 }
 
 constexpr void run_loss_exchange(operands& o) {
   machine& m = o.state();
   o.require(m.several(), rejection::malformed, "an exchange in a program of one rank");
-  std::uint64_t const own = m.loss_bytes() * m.p.micro_batches;
+  std::uint64_t const own = m.loss_bytes() * m.reported();
   operand const* all = o.take(role::loss, access::read_write, space::host, own * m.p.ranks);
   if (all == nullptr) {
     return;
   }
   o.share(shared_place::losses, 0);
-  for (std::uint32_t k = 0; k < m.p.micro_batches; ++k) {
+  for (std::uint64_t k = m.p.before; k < m.reported(); ++k) {
     operand one = *all;
     one.offset += m.rank * own + k * m.loss_bytes();
     one.bytes = m.loss_bytes();
     content want = all_losses(m);
-    want.micro_batch = k;
+    want.micro_batch = static_cast<std::uint32_t>(k - m.p.before);
     o.check(one, want, rejection::missing_result, rejection::missing_result);
   }
   m.memory.set(*all, all_losses(m));

@@ -8,26 +8,44 @@
 #include "protrain/schedule/verdict.hpp"
 #include "protrain/trace/trace.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace protrain::inline v0::schedule::detail {
 
-/// Micro-batches that a segment of the job runs.
-constexpr std::uint64_t micro_batches_of(segment part, model::job const& j) noexcept {
-  if (trains(part)) {
-    return j.accumulate;
+/// True where the micro-batches that the program runs are a legal part of the job's step.
+constexpr bool right_micro_batches(program const& p, model::job const& j) noexcept {
+  std::uint64_t const all = j.accumulate;
+  std::uint64_t const own = p.micro_batches;
+  std::uint64_t const end = p.before + own * p.times;
+  switch (p.part) {
+    case segment::step:
+    case segment::resume:
+      return p.before == 0 && own == all && p.times == 1;
+    case segment::first:
+    case segment::first_resumed:
+      return p.before == 0 && own > 0 && own < all && p.times == 1;
+    case segment::middle:
+      return p.before > 0 && own > 0 && p.times > 0 && end < all;
+    case segment::last:
+      return p.before > 0 && own > 0 && end == all && p.times == 1;
+    case segment::evaluate:
+      return p.before == 0 && own == 1 && p.times == 1;
+    case segment::flush:
+      return p.before == 0 && own == 0 && p.times == 1;
   }
-  return part == segment::evaluate ? 1 : 0;
+  return false;
 }
 
 constexpr verdict check_head(program const& p,
                              trace::trace const& t,
                              chunk::layout const& l,
                              std::uint64_t rank) {
-  if (p.part > segment::evaluate || t.job.world == 0 || p.ranks != t.job.world ||
-      t.job.accumulate == 0 || p.micro_batches != micro_batches_of(p.part, t.job) ||
+  if (static_cast<std::size_t>(p.part) >= segment_count || t.job.world == 0 ||
+      p.ranks != t.job.world || t.job.accumulate == 0 || !right_micro_batches(p, t.job) ||
       p.fingerprint != trace::fingerprint(t)) {
     return reject(rejection::malformed, "a program of another job");
   }
@@ -45,14 +63,42 @@ constexpr verdict check_head(program const& p,
   return {};
 }
 
-/// The same program with the operands where `rank` finds them.
-constexpr program seen_by(program const& all, std::uint64_t rank) {
+/// The same program with the operands where `rank` finds them, the `nth` time that it runs in a
+/// step.
+constexpr program seen_by(program const& all, std::uint64_t rank, std::uint32_t nth) {
   program out = all;
+  out.before += nth * all.micro_batches;
+  out.times = 1;
   for (operand& o : out.operands) {
-    o.offset = o.offset_on(rank);
+    o.offset = o.offset_on(rank, out.before);
     o.stride = 0;
+    o.advance = 0;
   }
   return out;
+}
+
+/// How the segments of a step follow each other: whole, or first, middle and last without a gap.
+constexpr verdict check_composition(std::span<program const> all, std::uint64_t micro_batches) {
+  std::uint64_t begun = 0;  // micro-batches of the programs that begin a step
+  std::uint64_t middle = 0;
+  std::uint64_t ended = 0;
+  std::array<std::uint32_t, segment_count> seen{};
+  for (program const& p : all) {
+    std::uint64_t const own = std::uint64_t{p.micro_batches} * p.times;
+    bool const begins = trains(p.part) && p.before == 0;
+    if (seen[static_cast<std::size_t>(p.part)]++ > 0 || (begins && begun > 0 && begun != own)) {
+      return reject(rejection::malformed, "segments of different cuts of the step");
+    }
+    begun = begins ? own : begun;
+    middle = p.part == segment::middle ? own : middle;
+    ended = p.part == segment::last ? own : ended;
+  }
+  bool const complete = begun == 0 || begun + middle + ended == micro_batches;
+  bool const adjacent = std::ranges::all_of(
+      all, [&](program const& p) { return p.part != segment::middle || p.before == begun; });
+  return complete && adjacent && (begun > 0 || middle + ended == 0)
+             ? verdict{}
+             : reject(rejection::malformed, "the segments leave micro-batches of the step out");
 }
 
 /// By role that the caller shares: 1 + its allocation on the host, 0 if the program has none.

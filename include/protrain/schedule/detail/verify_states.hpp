@@ -123,8 +123,8 @@ constexpr void run_accumulate(operands& o) {
   if (s == nullptr) {
     return;
   }
-  std::uint32_t const turn =
-      o.i.micro_batch * m.spans.spans[c.index()] + m.p.spans[o.i.span.index()].ordinal;
+  std::uint32_t const turn = (m.p.before + o.i.micro_batch) * m.spans.spans[c.index()] +
+                             m.p.spans[o.i.span.index()].ordinal;
   content sum{.what = holds::store, .of = c.value};
   content const have = m.memory.get(*s);
   sum.count = have.same_thing(sum) ? have.count : 0;
@@ -286,7 +286,8 @@ constexpr void run_update(operands& o) {
   o.require(!before || (resumes(m.p.part) && where == space::host),
             rejection::wrong_version,
             "an update that belongs to the next step");
-  o.require(before || trains(m.p.part), rejection::double_update, "an update of no gradient");
+  o.require(
+      before || closes(m.p.part), rejection::double_update, "an update before the last gradient");
   o.require(o.i.version == (before ? 0U : 1U),
             rejection::wrong_version,
             "an update of another step's version");

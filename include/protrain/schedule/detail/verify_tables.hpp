@@ -177,6 +177,20 @@ constexpr unsigned queues_of(opcode op) noexcept {
   return 0;
 }
 
+/// True when the part of every rank and of the last micro-batch lies in the allocation too.
+constexpr bool parts_inside(program const& p, operand const& o, std::uint64_t size) {
+  std::uint64_t room = size - o.offset - o.bytes;
+  std::uint64_t const before =
+      p.before + std::uint64_t{p.times - 1} * std::uint64_t{p.micro_batches};
+  if (o.stride > 0) {
+    if (p.ranks - 1 > room / o.stride) {
+      return false;
+    }
+    room -= (p.ranks - 1) * o.stride;
+  }
+  return o.advance == 0 || before <= room / o.advance;
+}
+
 /// One instruction's own fields: enumerators, ranges, queue, earlier dependencies, operand bounds.
 constexpr verdict check_instruction(program const& p, std::uint32_t at) {
   instruction const& i = p.instructions[at];
@@ -201,8 +215,7 @@ constexpr verdict check_instruction(program const& p, std::uint32_t at) {
       return reject(rejection::malformed, "an operand of no allocation", at);
     }
     allocation const& a = p.allocations[o.allocation.index()];
-    if (o.bytes == 0 || !inside(o.offset, o.bytes, a.bytes) ||
-        (o.stride > 0 && p.ranks - 1 > (a.bytes - o.offset - o.bytes) / o.stride)) {
+    if (o.bytes == 0 || !inside(o.offset, o.bytes, a.bytes) || !parts_inside(p, o, a.bytes)) {
       return reject(
           rejection::malformed, "an operand outside its allocation", at, o.allocation.index());
     }
