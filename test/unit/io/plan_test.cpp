@@ -88,6 +88,7 @@ TEST_CASE("the members of a feasible answer, and sums that are exact") {
                                  "sizing",
                                  "levels",
                                  "update",
+                                 "unroll",
                                  "slots"}) {
     CHECK(a["plan"].contains(name));
   }

@@ -103,6 +103,8 @@ TEST_CASE("every kind of broken value is named with key, value and reason") {
                        row{"slots=2", "slots", "2", "slots=2:0"},
                        row{"slots=2:1", "slots", "2:1", "not in this version"},
                        row{"slots=x:0", "slots", "x:0", "not a number"},
+                       row{"unroll=-1", "unroll", "-1", "negative"},
+                       row{"unroll=all", "unroll", "all", "not a number"},
                        row{"time=later", "time", "later", "not an update time"}}) {
     CAPTURE(r.in.data());
     auto const got = plan::parse(r.in);

@@ -72,6 +72,41 @@ std::vector<std::string_view> views(std::vector<text> const& lines) {
 
 }  // namespace
 
+TEST_CASE("accumulation grows neither programs nor the device's memory") {
+  auto const made = [](std::uint64_t accumulate, char const* fixed) {
+    trace::trace t = job(1);
+    t.job.accumulate = accumulate;
+    auto p = plan::make(t, hw::host_demo(), roomy, plan::policies<>{}, wanted(fixed));
+    REQUIRE(p.has_value());
+    return *std::move(p);
+  };
+  char const* const offloads = "persist=2,buffer=3,swap=1,checkpoint=2,interval=1";
+  auto const four = made(4, offloads);
+  auto const many = made(400, offloads);
+  CHECK(many.predicted.device.peak == four.predicted.device.peak);
+  CHECK(many.predicted.device.maximum == four.predicted.device.maximum);
+  // 100 programs of four micro-batches, of which only the last one updates.
+  CHECK(many.predicted.iteration > four.predicted.iteration * 90);
+  CHECK(many.predicted.iteration < four.predicted.iteration * 100);
+  CHECK(many.predicted.iteration >= many.predicted.bound);
+  picoseconds sum{};
+  for (picoseconds const part : many.predicted.phases) {
+    sum += part;
+  }
+  CHECK(sum == many.predicted.iteration);
+  REQUIRE(many.segments().has_value());
+  CHECK(many.segments()->size() == 6);
+  CHECK_FALSE(many.compile().has_value());
+
+  auto const single = made(400, "persist=2,buffer=3,swap=1,checkpoint=2,interval=1,unroll=1");
+  CHECK(single.string().view().ends_with(",unroll=1"));
+  CHECK(single.knobs.unroll == 1);
+  CHECK(single.predicted.device.peak <= many.predicted.device.peak);
+  CHECK(single.predicted.iteration > many.predicted.iteration);
+  CHECK(four.string().view().find("unroll") == std::string_view::npos);
+  CHECK(views(made(4, "unroll=0").changed) == std::vector<std::string_view>{"unroll 0 -> 1"});
+}
+
 TEST_CASE("with room for everything nothing moves") {
   trace::trace const t = job();
   auto const p = plan::search(t, hw::host_demo(), roomy);

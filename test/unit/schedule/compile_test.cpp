@@ -58,6 +58,81 @@ unsigned queues(schedule::program const& p, opcode op) {
 }
 constexpr unsigned bit(queue_id q) { return 1U << static_cast<unsigned>(q); }
 
+TEST_CASE("a step is cut into as few programs as its micro-batches need") {
+  CHECK(schedule::cut_step(1, 4) == schedule::cut{.first = 1});
+  CHECK(schedule::cut_step(4, 4) == schedule::cut{.first = 4});
+  CHECK(schedule::cut_step(5, 4) == schedule::cut{.first = 3, .last = 2});
+  CHECK(schedule::cut_step(8, 4) == schedule::cut{.first = 4, .last = 4});
+  CHECK(schedule::cut_step(9, 4) == schedule::cut{.first = 3, .middles = 1, .last = 3});
+  CHECK(schedule::cut_step(1000, 1) == schedule::cut{.first = 1, .middles = 998, .last = 1});
+  for (std::uint64_t k = 1; k <= 200; ++k) {
+    for (std::uint32_t unroll = 1; unroll <= 20; ++unroll) {
+      schedule::cut const c = schedule::cut_step(k, unroll);
+      REQUIRE(c.first + std::uint64_t{c.first} * c.middles + c.last == k);
+      REQUIRE(c.whole() == (k <= unroll));
+      REQUIRE((c.first >= 1 && c.first <= unroll && c.last <= c.first));
+      std::uint64_t const programs = c.whole() ? 1 : c.middles + 2;
+      REQUIRE(programs == (k + unroll - 1) / unroll);
+    }
+  }
+}
+
+TEST_CASE("programs of a cut step: the first begins it, the last ends it, none grows with it") {
+  setup s = make(4, 2, 10);
+  auto const programs = schedule::compile_step(s.facts, s.layout, s.knobs);
+  REQUIRE(programs.has_value());
+  REQUIRE(programs->size() == 3);
+  schedule::program const& first = (*programs)[0];
+  schedule::program const& middle = (*programs)[1];
+  schedule::program const& last = (*programs)[2];
+  CHECK(first.part == schedule::segment::first);
+  CHECK((first.before == 0 && first.micro_batches == 4 && first.times == 1));
+  CHECK(middle.part == schedule::segment::middle);
+  CHECK((middle.before == 4 && middle.micro_batches == 4 && middle.times == 1));
+  CHECK(last.part == schedule::segment::last);
+  CHECK((last.before == 8 && last.micro_batches == 2 && last.times == 1));
+  for (schedule::program const& p : *programs) {
+    CHECK(count(p, opcode::batch_load) == std::ptrdiff_t{p.micro_batches});
+    CHECK(count(p, opcode::loss_read) == std::ptrdiff_t{p.micro_batches});
+    bool const ends = p.part == schedule::segment::last;
+    CHECK((count(p, opcode::update) > 0) == ends);
+    CHECK((count(p, opcode::norm_partial) > 0) == ends);
+    CHECK(count(p, opcode::norm_finish) == (ends ? 1 : 0));
+  }
+  s.facts.job.accumulate = 4002;
+  auto const longer = schedule::compile_step(s.facts, s.layout, s.knobs);
+  REQUIRE(longer.has_value());
+  REQUIRE(longer->size() == 3);
+  CHECK((*longer)[1].times == 999);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK((*longer)[i].instructions.size() == (*programs)[i].instructions.size());
+    CHECK(schedule::memory_of((*longer)[i], space::device).peak ==
+          schedule::memory_of((*programs)[i], space::device).peak);
+  }
+}
+
+TEST_CASE("a segment that the step's cut doesn't have is refused") {
+  using schedule::segment;
+  auto const refused = [](setup const& s, segment part) {
+    auto const p = schedule::compile(s.facts, s.layout, s.knobs, chunk::execution_order{}, part);
+    return !p.has_value() && p.failure().code == errc::not_allowed;
+  };
+  setup const whole = make(4, 2, 4);
+  setup const two = make(4, 2, 5);
+  setup const three = make(4, 2, 9);
+  for (segment const part :
+       {segment::first, segment::first_resumed, segment::middle, segment::last}) {
+    CHECK(refused(whole, part));
+    CHECK(refused(two, part) == (part == segment::middle));
+    CHECK_FALSE(refused(three, part));
+  }
+  for (segment const part : {segment::step, segment::resume}) {
+    CHECK_FALSE(refused(whole, part));
+    CHECK(refused(two, part));
+    CHECK(refused(three, part));
+  }
+}
+
 TEST_CASE("knobs that contradict the job are refused with a reason") {
   struct fault {
     std::function<void(setup&)> break_it;
@@ -76,6 +151,8 @@ TEST_CASE("knobs that contradict the job are refused with a reason") {
       {[](setup& s) { s.knobs.sites[0] = update::site::cpu; }, errc::not_allowed},
       {[](setup& s) { s.knobs.buffers = 0; }, errc::out_of_range},
       {[](setup& s) { s.knobs.gradient_slots = 1; }, errc::out_of_range},
+      {[](setup& s) { s.knobs.unroll = 0; }, errc::out_of_range},
+      {[](setup& s) { s.facts.job.accumulate = 1ULL << 40; }, errc::out_of_range},
       {[](setup& s) {
          s.facts.job.clip = 1;
          s.knobs.time = update::timing::during_backward;
