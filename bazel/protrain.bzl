@@ -8,7 +8,8 @@
   compile_fail_test       a file that must be refused, with the message it states
   protrain_binary         an example or a tool
   protrain_bench          a Google Benchmark program, tagged bench
-  protrain_cuda_library, protrain_cuda_test, protrain_cuda_binary   the same through nvcc
+  protrain_cuda_library, protrain_cuda_test, protrain_cuda_static_test, protrain_cuda_binary
+                          the same through nvcc
 """
 
 load("//bazel:compile_fail.bzl", _compile_fail_test = "compile_fail_test")
@@ -199,6 +200,17 @@ def protrain_cuda_test(name, srcs = None, deps = [], size = "small", nvccopts = 
         srcs = srcs or [name + ".cu"],
         nvccopts = PROTRAIN_NVCC_COPTS + nvccopts,
         deps = deps + _DOCTEST,
+        **kwargs
+    )
+
+def protrain_cuda_static_test(name, srcs = None, deps = [], nvccopts = [], **kwargs):
+    """A file of static_assert for nvcc, <name>.cu unless srcs says otherwise; it needs no GPU."""
+    cuda_test(
+        name = name,
+        size = "small",
+        srcs = srcs or [name + ".cu"],
+        nvccopts = PROTRAIN_NVCC_COPTS + nvccopts,
+        deps = deps + ["//test/support:static_main"],
         **kwargs
     )
 

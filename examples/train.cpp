@@ -96,8 +96,12 @@ protrain::io::step_record record_of(protrain::runtime::step_result const& r) {
 int train_plain(setup& s) {
   transformer::plain_trainer trainer(s.model.table, s.task.job);
   trainer.initialise(cli::initial_values(s.task.config, s.task.job.seed));
+  // The micro-batches of all ranks, one after the other.
+  protrain::model::job all = s.task.job;
+  all.accumulate *= all.world;
+  all.world = 1;
   auto const result = cli::run_steps(
-      s.task.job,
+      all,
       s.text,
       s.steps,
       s.log.get(),
@@ -298,9 +302,6 @@ int run(int count, char** words) {
   std::string const device = f.choice("device", "host", {"host", "serial"});
   bool const plain = f.given("plain");
   setup s = read_setup(f, files);
-  if (plain && s.task.job.world > 1) {
-    f.refuse("world", "must be 1 with --plain: the plain loop is one rank");
-  }
   cli::watch_interrupt();
   std::string const job = cli::describe(s.task, s.planning.facts);
   std::printf("job         %s\n", job.c_str());

@@ -24,7 +24,8 @@
 namespace transformer {
 namespace pt = protrain;
 
-/// Trains a table of blocks on one rank, in any dtype and state format.
+/// Trains a table of blocks in any dtype and state format. Several ranks are loops too: a step's
+/// batch then holds micro-batches in order, every rank's in each.
 class plain_trainer {
  public:
   plain_trainer(pt::block::table model, pt::model::job const& job, pt::optim::adamw rule = {})
@@ -62,19 +63,19 @@ class plain_trainer {
   pt::runtime::step_result step(pt::runtime::batch const& data,
                                 pt::runtime::step_options const& options) {
     std::vector<float> losses;
-    for (std::uint64_t m = 0; m < job_.accumulate; ++m) {
+    for (std::uint64_t i = 0; i < job_.accumulate * job_.world; ++i) {
       blocks_.begin({.step = steps_,
-                     .first_sample = m * job_.micro_batch,
+                     .first_sample = i * job_.micro_batch,
                      .loss_scale = pt::runtime::loss_scale(data.targets(), job_.loss_scale)});
       for (auto const& t : data.tensors()) {
         pt::tensor_view const to = blocks_.batch(t.name);
-        std::memcpy(to.data, static_cast<std::byte const*>(t.data) + m * to.bytes(), to.bytes());
+        std::memcpy(to.data, static_cast<std::byte const*>(t.data) + i * to.bytes(), to.bytes());
       }
       blocks_.forward();
       losses.insert(losses.end(), blocks_.losses().begin(), blocks_.losses().end());
       for (std::size_t b = model_.blocks.size(); b-- > 0;) {
         blocks_.backward(pt::make_id<pt::block_id>(b));
-        collect(b);
+        collect(b, i % job_.world);
       }
     }
     ++steps_;
@@ -94,20 +95,21 @@ class plain_trainer {
     states_[i].with_masters(value, model_.parameters[i].trainable, f);
   }
 
-  /// Adds the contributions of block `b`: one for each parameter it uses.
-  void collect(std::size_t b) {
+  /// Adds the contributions of block `b`, one for each parameter it uses: over ranks first, rounded
+  /// to their dtype, then to the step's sum.
+  void collect(std::size_t b, std::uint64_t rank) {
     auto const& used = model_.blocks[b].parameters;
     for (std::uint32_t k = 0; k < used.size(); ++k) {
       auto const from = blocks_.contribution(pt::make_id<pt::block_id>(b), {k});
       plain_state& to = states_[used[k].id.index()];
-      auto const add = [&](auto const* g) {
-        to.seen ? pt::optim::add(to.gradient.data(), g, to.m.size())
-                : pt::optim::store(to.gradient.data(), g, to.m.size());
-        to.seen = true;
-      };
-      if (from) {
-        with_type(job_.type, [&]<class T>(T*) { add(from.as<T>()); });
-      }
+      with_type(job_.type, [&]<class T>(T*) {
+        T* const g = from ? from.as<T>() : nullptr;
+        if (g != nullptr && sums_.add({b, k}, g, to.m.size(), rank, job_.world)) {
+          to.seen ? pt::optim::add(to.gradient.data(), g, to.m.size())
+                  : pt::optim::store(to.gradient.data(), g, to.m.size());
+          to.seen = true;
+        }
+      });
     }
   }
 
@@ -139,6 +141,7 @@ class plain_trainer {
   pt::optim::adamw rule_;
   pt::block::standalone blocks_;
   std::vector<plain_state> states_;
+  rank_sums sums_;
   std::uint64_t steps_ = 0;
 };
 

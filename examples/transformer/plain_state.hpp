@@ -3,14 +3,18 @@
 // What the plain loop keeps of one parameter, and its fp32 masters in any state format.
 
 #include "protrain/block/tensor_view.hpp"
+#include "protrain/core/arithmetic.hpp"
 #include "protrain/core/bfloat16.hpp"
 #include "protrain/core/float16.hpp"
+#include "protrain/core/float_environment.hpp"
 #include "protrain/model/job.hpp"
 #include "protrain/optim/master.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace transformer {
@@ -64,6 +68,36 @@ struct plain_state {
   std::vector<float> m;
   std::vector<float> v;
   bool seen = false;  // in this step
+};
+
+/// Contributions of one use on their way over the ranks: an fp32 left fold, rounded once.
+class rank_sums {
+ public:
+  /// Takes rank `rank`'s contribution `g` to a use, named by block and position. True for the last
+  /// of `ranks`, whose `g` then is the sum of all.
+  template <class T>
+  bool add(std::pair<std::size_t, std::uint32_t> const& use,
+           T* g,
+           std::size_t n,
+           std::uint64_t rank,
+           std::uint64_t ranks) {
+    if (ranks == 1) {
+      return true;
+    }
+    pt::float_environment const environment;
+    std::vector<float>& sum = sums_[use];
+    sum.resize(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      sum[i] = rank == 0 ? pt::widen(g[i]) : sum[i] + pt::widen(g[i]);
+    }
+    for (std::size_t i = 0; i < n && rank + 1 == ranks; ++i) {
+      g[i] = pt::narrow<T>(sum[i]);
+    }
+    return rank + 1 == ranks;
+  }
+
+ private:
+  std::map<std::pair<std::size_t, std::uint32_t>, std::vector<float>> sums_;
 };
 
 }  // namespace transformer

@@ -27,6 +27,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <type_traits>
 
 namespace {
 
@@ -116,7 +117,8 @@ static_assert(!plan::parse("persist=-1"));
 static_assert(plan::print(plan::numbers{.persist = 1, .chunk = 4096}).view() ==
               "persist=1,buffer=0,swap=0,checkpoint=0,interval=1,chunk=4KiB,update=cpu,defer=0,"
               "slots=2:0,time=after_backward");
-static_assert(std::same_as<decltype(policies<>{}.with(activation::keep_all{}).assignment),
-                           activation::keep_all>);
+// nvcc sees a reference here.
+using changed = std::remove_cvref_t<decltype(policies<>{}.with(activation::keep_all{}).assignment)>;
+static_assert(std::same_as<changed, activation::keep_all>);
 
 }  // namespace

@@ -103,6 +103,8 @@ TEST_CASE_FIXTURE(fixture, "every plan and the plain loop give the same bits") {
        {"--steps 4",
         "--steps 3 --dtype bf16 --accumulate 3 --micro-batch 2 --clip 0.5",
         "--steps 3 --model tiny-llama",
+        "--steps 2 --world 3 --clip 0.5 --dropout 0.1",
+        "--steps 2 --world 2 --model tiny-llama --dtype bf16 --accumulate 5",
         "--steps 3 --model tiny-llama --dtype bf16 --accumulate 2 --clip 0.5 --dropout 0.1"}) {
     auto const plain = bits(job + " --plain");
     CHECK(plain.size() > 3);
@@ -113,6 +115,7 @@ TEST_CASE_FIXTURE(fixture, "every plan and the plain loop give the same bits") {
                                    "--plan checkpoint_all",
                                    "--plan persist=1,swap=2,checkpoint=2",
                                    "--plan persist=1:,buffer=9,checkpoint=1",
+                                   "--plan unroll=1,swap=1",
                                    "--gpu-memory 700kB"}) {
       CAPTURE(plan);
       CHECK(bits(job + " " + plan) == plain);
