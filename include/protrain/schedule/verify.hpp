@@ -147,8 +147,9 @@ constexpr verdict check_meaning(program const& p,
 ///    sums are in the stores. It waits for all queues at its end, and segments that
 ///    verify_segments accepts agree on what is deferred, where carried memory lies, and where a
 ///    step is cut. By induction every run in which each segment starts where the one before ended
-///    is right. One that repeats is proven for its first and its last time; in between only
-///    offsets and counts differ, which grow evenly.
+///    is right. One that repeats is proven for its first and its last time: only the caller's
+///    batches and losses, carried and of no other use in any segment, advance from one time to the
+///    next, evenly, and with them the counts of what is summed.
 /// 8. A program is the same value on every rank, so all ranks issue the same collectives in the
 ///    same order; operands with a stride are looked at as `rank` sees them.
 /// What instructions do inside their operands is the device's, the communicator's and the block
@@ -215,6 +216,9 @@ constexpr verdict verify_segments(
     if (verdict const v = detail::check_same_carried(all.front(), p); !v) {
       return v;
     }
+  }
+  if (verdict const v = detail::check_caller(all); !v) {
+    return v;
   }
   return detail::check_composition(all, t.job.accumulate);
 }

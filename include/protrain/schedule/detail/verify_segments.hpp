@@ -101,20 +101,37 @@ constexpr verdict check_composition(std::span<program const> all, std::uint64_t 
              : reject(rejection::malformed, "the segments leave micro-batches of the step out");
 }
 
-/// By role that the caller shares: 1 + its allocation on the host, 0 if the program has none.
-constexpr std::array<std::uint32_t, 4> shared_allocations(program const& p) {
+/// What the caller shares lies in one place for all segments, and nothing else does. Their carried
+/// memory is the same.
+constexpr verdict check_caller(std::span<program const> all) {
   constexpr std::array<role, 4> roles{role::batch, role::scalars, role::loss, role::report};
-  std::array<std::uint32_t, 4> out{};
-  for (operand const& o : p.operands) {
-    for (std::size_t k = 0; k < roles.size(); ++k) {
-      bool const host = p.allocations[o.allocation.index()].where == space::host;
-      out[k] = o.what == roles[k] && host ? o.allocation.value + 1 : out[k];
+  std::array<std::uint32_t, 4> at{};  // 1 + allocation
+  for (program const& p : all) {
+    for (operand const& o : p.operands) {
+      for (std::size_t k = 0; k < roles.size(); ++k) {
+        if (o.what != roles[k] || p.allocations[o.allocation.index()].where != space::host) {
+          continue;
+        }
+        if (at[k] != 0 && at[k] != o.allocation.value + 1) {
+          return reject(rejection::malformed, "segments that look for the caller elsewhere");
+        }
+        at[k] = o.allocation.value + 1;
+      }
     }
   }
-  return out;
+  for (program const& p : all) {
+    for (operand const& o : p.operands) {
+      for (std::size_t k = 0; k < roles.size(); ++k) {
+        if (at[k] == o.allocation.value + 1 && o.what != roles[k]) {
+          return reject(rejection::malformed, "memory of the caller's has another use");
+        }
+      }
+    }
+  }
+  return {};
 }
 
-/// Carried memory comes first and is the same in both; what the caller shares lies there alike.
+/// Carried memory comes first and is the same in both.
 constexpr verdict check_same_carried(program const& a, program const& b) {
   if (a.deferred != b.deferred) {
     return reject(rejection::malformed, "segments that defer different chunks");
@@ -135,13 +152,6 @@ constexpr verdict check_same_carried(program const& a, program const& b) {
     }
     if (!same) {
       return reject(rejection::malformed, "segments that carry other memory", 0, i);
-    }
-  }
-  auto const x = shared_allocations(a);
-  auto const y = shared_allocations(b);
-  for (std::size_t k = 0; k < x.size(); ++k) {
-    if (x[k] != 0 && y[k] != 0 && x[k] != y[k]) {
-      return reject(rejection::malformed, "segments that look for the caller elsewhere");
     }
   }
   return {};

@@ -36,7 +36,8 @@ constexpr void run_zero(operands& o) {
   } else if (o.next_is(role::loss)) {
     if (o.names_micro_batch()) {
       size = m.loss_bytes();
-      o.write(role::loss, where, size, {.what = holds::loss, .micro_batch = o.i.micro_batch});
+      o.write(
+          role::loss, space::device, size, {.what = holds::loss, .micro_batch = o.i.micro_batch});
     }
   } else {
     size = norm_cell_bytes;
