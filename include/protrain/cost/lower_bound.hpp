@@ -114,7 +114,7 @@ struct step_bound {
     picoseconds const moved = p.uploads + p.uploads_oversize;
     picoseconds const start = behind_scalars(s.batch + p.uploads_first);
     picoseconds const fed = moved.value > 0 ? behind_scalars(s.batch + moved) : picoseconds{};
-    return std::max(start + s.forward, fed + s.forward_last);
+    return std::max({start + s.forward, fed + s.forward_last, p.left_forward});
   }
 
   struct ends {

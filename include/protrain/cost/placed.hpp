@@ -28,8 +28,9 @@ struct placed {
   bool device_updates = false;  ///< some chunk is updated on the device
   std::uint32_t defer = 0;      ///< chunks whose updates are left to the next step
   std::vector<std::uint8_t> deferred{};
-  picoseconds host_left{};  ///< updates that the step before left over
-  picoseconds reduces{};    ///< reductions of one micro-batch
+  picoseconds host_left{};     ///< updates that the step before left over
+  picoseconds left_forward{};  ///< no first forward pass behind them ends before this
+  picoseconds reduces{};       ///< reductions of one micro-batch
   std::vector<chunk_id> moving_oversize{};
 
   picoseconds uploads{};                 ///< of every regular chunk that moves, once
@@ -161,6 +162,34 @@ constexpr void choose_deferred(
   }
 }
 
+/// Values that were left over come up behind their updates, which follow each other in the order of
+/// chunks, as their first uploads do; the blocks from the first that uses a chunk on run behind its
+/// upload. O(chunks + blocks).
+constexpr void bound_left_forward(placed& out,
+                                  trace::trace const& t,
+                                  chunk::layout const& l,
+                                  step const& s) {
+  std::vector<picoseconds> from(t.blocks.size() + 1, picoseconds{});  // forward of these and later
+  for (std::size_t b = t.blocks.size(); b-- > 0;) {
+    from[b] = from[b + 1] + t.shapes[t.blocks[b].index()].forward;
+  }
+  picoseconds updated = out.host_left;
+  picoseconds uploads{};  // of this chunk and the regular ones behind it
+  for (std::size_t c = l.chunks.size(); c-- > 0;) {
+    chunk_cost const& cost = s.chunks[c];
+    bool const moves = out.persistent[c] == 0 && l.chunks[c].elements > 0;
+    uploads += moves && !l.chunks[c].oversize ? cost.upload : picoseconds{};
+    if (out.deferred[c] == 0) {
+      continue;
+    }
+    std::size_t const first = std::ranges::min(l.chunks[c].blocks).index();
+    picoseconds const fed = l.chunks[c].oversize ? picoseconds{} : uploads + s.forward_last;
+    out.left_forward =
+        std::max({out.left_forward, updated + cost.upload + from[first], updated + fed});
+    updated = updated - cost.update_host;
+  }
+}
+
 constexpr void add_host_span(placed& out, span_cost const& g, chunk_cost const& c, bool waits) {
   picoseconds const finish = c.norm_host + (waits ? picoseconds{} : c.update_host);
   picoseconds const work = g.accumulate_host + (g.last ? finish : picoseconds{});
@@ -215,6 +244,7 @@ constexpr placed make_placed(trace::trace const& t,
   detail::add_chunks(out, l, s);
   detail::sum_largest(out.largest);
   detail::add_cells(out, t);
+  detail::bound_left_forward(out, t, l, s);
   for (span_cost const& g : s.spans) {
     chunk_cost const& c = s.chunks[g.chunk.index()];
     out.reduces += g.reduce;
