@@ -103,8 +103,8 @@ TEST_CASE_FIXTURE(fixture, "every plan and the plain loop give the same bits") {
        {"--steps 4",
         "--steps 3 --dtype bf16 --accumulate 3 --micro-batch 2 --clip 0.5",
         "--steps 3 --model tiny-llama",
-        "--steps 2 --world 3 --clip 0.5 --dropout 0.1",
-        "--steps 2 --world 2 --model tiny-llama --dtype bf16 --accumulate 5",
+        "--steps 3 --world 3 --clip 0.5 --dropout 0.1",
+        "--steps 3 --world 2 --model tiny-llama --dtype bf16 --accumulate 5",
         "--steps 3 --model tiny-llama --dtype bf16 --accumulate 2 --clip 0.5 --dropout 0.1"}) {
     auto const plain = bits(job + " --plain");
     CHECK(plain.size() > 3);
