@@ -192,6 +192,7 @@ int train_ranks(setup& s, MakeDevice const& make_device, protrain::plan::plan co
   std::vector<int> codes(ranks, 0);
   std::vector<std::exception_ptr> failures(ranks);
   std::vector<std::thread> threads;
+  threads.reserve(ranks);
   for (std::uint32_t r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       protrain::comm::threads comm(group, r);
@@ -220,7 +221,7 @@ int train_ranks(setup& s, MakeDevice const& make_device, protrain::plan::plan co
   if (aborted) {
     std::rethrow_exception(aborted);
   }
-  return *std::max_element(codes.begin(), codes.end());
+  return std::ranges::max(codes);
 }
 
 template <class MakeDevice>

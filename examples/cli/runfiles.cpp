@@ -43,7 +43,9 @@ std::string runfiles::find(std::string const& path) const {
 }
 
 void enter_working_folder() {
-  if (char const* const folder = std::getenv("BUILD_WORKING_DIRECTORY")) {
+  // Before any thread.
+  if (char const* const folder =
+          std::getenv("BUILD_WORKING_DIRECTORY")) {  // NOLINT(concurrency-mt-unsafe)
     std::error_code none;  // a folder that is gone: the one at hand must do
     std::filesystem::current_path(folder, none);
   }

@@ -37,7 +37,7 @@ class plain_trainer {
 
   /// `load(parameter, values)` fills the fp32 values of one parameter.
   template <class Load>
-  void initialise(Load&& load) {
+  void initialise(Load const& load) {
     for (std::size_t i = 0; i < states_.size(); ++i) {
       std::vector<float> values(states_[i].m.size());
       load(model_.parameters[i], std::span<float>(values));

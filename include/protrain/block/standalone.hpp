@@ -67,7 +67,8 @@ class heap_tensor {
   /// Every element of `t` in this memory becomes `value`.
   void fill(tensor_facts const& t, float value) const {
     if (value == 0) {
-      return fill(0);
+      fill(0);
+      return;
     }
     for (std::uint64_t i = 0; i < t.shape.elements(); ++i) {
       store_element(t.at(data()), i, static_cast<double>(value));

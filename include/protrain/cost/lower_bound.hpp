@@ -150,7 +150,7 @@ struct step_bound {
     picoseconds offloaded = copies_down();
     picoseconds host = p.host_left + p.host_every * (s.micro_batches - 1) + p.host_last;
     if (p.first_closed.valid()) {
-      picoseconds const first = at.forward + a.backward[p.first_closed.index()];
+      picoseconds const first = at.forward + a.backward[p.first_closed.index()] + p.device_before;
       offloaded = std::max(offloaded, first + p.offloads);
       offloaded = p.host_ends ? std::max(offloaded, at.backward + p.offloads_end) : offloaded;
       host = std::max({host, first + p.first_offload + p.host_last, offloaded + p.host_end});

@@ -44,7 +44,9 @@ struct placed {
   picoseconds first_offload{};           ///< the shortest there
   picoseconds host_every{};              ///< accumulation in one micro-batch
   picoseconds host_last{};               ///< host work for the last micro-batch's gradients
-  picoseconds host_end{};                ///< of it, for the gradient that is complete last
+  block_id last_closed{};                ///< first block whose end lets the last offload start
+  picoseconds host_end{};                ///< host work for what that one brings
+  picoseconds device_before{};           ///< the device's own for gradients complete before those
   picoseconds host_updates{};            ///< updates that wait for the norm
   picoseconds device_every{};            ///< accumulation before the last backward ends
   picoseconds device_every_end{};        ///< accumulation after it
@@ -194,6 +196,11 @@ constexpr void add_host_span(placed& out, span_cost const& g, chunk_cost const& 
   picoseconds const finish = c.norm_host + (waits ? picoseconds{} : c.update_host);
   picoseconds const work = g.accumulate_host + (g.last ? finish : picoseconds{});
   out.offloads += g.offload;
+  if (!out.last_closed.valid() || g.closes <= out.last_closed) {
+    // Offloads run one after the other: as gradients are complete, then in order of their chunks.
+    out.last_closed = g.closes;
+    out.host_end = work;
+  }
   out.host_every += g.accumulate_host;
   out.host_last += work;
   if (!out.first_closed.valid() || g.closes > out.first_closed) {
@@ -203,16 +210,19 @@ constexpr void add_host_span(placed& out, span_cost const& g, chunk_cost const& 
     out.first_offload = std::min(out.first_offload, g.offload);
   }
   if (g.closes.value == 0) {
-    // Offloads at the end run one after the other, in order of their chunks.
     out.offloads_end += g.offload;
-    out.host_end = work;
     out.host_ends = true;
   }
 }
 
-constexpr void add_device_span(placed& out, span_cost const& g, chunk_cost const& c, bool waits) {
+/// What the device does for a contribution of the last micro-batch, once it is complete.
+constexpr picoseconds device_work(span_cost const& g, chunk_cost const& c, bool waits) {
   picoseconds const finish = c.norm_device + (waits ? picoseconds{} : c.update_device);
-  picoseconds const work = g.accumulate_device + (g.last ? finish : picoseconds{});
+  return g.accumulate_device + (g.last ? finish : picoseconds{});
+}
+
+constexpr void add_device_span(placed& out, span_cost const& g, chunk_cost const& c, bool waits) {
+  picoseconds const work = device_work(g, c, waits);
   bool const end = g.closes.value == 0;
   if (end && g.last) {
     out.device_norm_end = out.device_last_end + g.accumulate_device + c.norm_device;
@@ -254,6 +264,12 @@ constexpr placed make_placed(trace::trace const& t,
       bool const later = s.waits || out.deferred[g.chunk.index()] != 0;
       detail::add_host_span(out, g, c, later);
     }
+  }
+  for (span_cost const& g : s.spans) {
+    bool const before = out.persistent[g.chunk.index()] != 0 && out.first_closed.valid() &&
+                        g.closes > out.first_closed;
+    out.device_before +=
+        before ? detail::device_work(g, s.chunks[g.chunk.index()], s.waits) : picoseconds{};
   }
   return out;
 }

@@ -58,17 +58,16 @@ inline std::string read_file(std::string const& path, std::uint64_t most = large
   }
   std::string out;
   std::size_t room = std::size_t{1} << 16U;
-  for (;;) {
+  for (bool more = true; more;) {
     std::size_t const had = out.size();
     out.resize(had + room);
-    out.resize(had + std::fread(out.data() + had, 1, room, file.get()));
+    std::size_t const got = std::fread(out.data() + had, 1, room, file.get());
+    out.resize(had + got);
     if (out.size() > most) {
       throw input_error(
           path, "", "", "is larger than " + std::to_string(most) + " bytes; name a smaller file");
     }
-    if (out.size() < had + room) {
-      break;
-    }
+    more = got == room;
     room = std::min(room * 2, std::size_t{1} << 26U);
   }
   if (std::ferror(file.get()) != 0) {

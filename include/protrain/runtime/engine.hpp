@@ -168,7 +168,7 @@ class engine {
     check_usable();
     if (left_over_) {
       try {
-        start(*segments_.find(schedule::segment::flush));
+        start(segments_.either(schedule::segment::flush, schedule::segment::flush));
         wait();
       } catch (...) {
         fail();
@@ -244,8 +244,8 @@ class engine {
     using schedule::segment;
     start_ = device_.seconds();
     detail::loaded_segment<Device>& begins =
-        left_over_ ? *segments_.find(segment::resume, segment::first_resumed)
-                   : *segments_.find(segment::step, segment::first);
+        left_over_ ? segments_.either(segment::resume, segment::first_resumed)
+                   : segments_.either(segment::step, segment::first);
     start(begins);
     if (schedule::whole(begins.program->part)) {
       return;
@@ -257,7 +257,7 @@ class engine {
         wait();
       }
     }
-    start(*segments_.find(segment::last));
+    start(segments_.either(segment::last, segment::last));
   }
 
   /// Submits a segment; where it repeats, for the `nth` time.

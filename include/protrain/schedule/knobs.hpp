@@ -32,7 +32,7 @@ constexpr cut cut_step(std::uint64_t micro_batches, std::uint32_t unroll) {
   if (all <= unroll) {
     return {.first = all};
   }
-  std::uint32_t const programs = static_cast<std::uint32_t>(ceil_div(all, unroll));
+  auto const programs = static_cast<std::uint32_t>(ceil_div(all, unroll));
   auto const each = static_cast<std::uint32_t>(ceil_div(all, programs));
   return {.first = each, .middles = programs - 2, .last = all - each * (programs - 1)};
 }

@@ -78,6 +78,11 @@ lone_table make_lone_table(Block& block, model::job const& job, std::uint32_t la
   return out;
 }
 
+/// A view of memory that is only read.
+inline tensor_view readable(void const* data, tensor_facts const& facts) {
+  return facts.at(const_cast<void*>(data));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+}
+
 /// A copy of one tensor.
 struct kept_tensor {
   std::string name{};
@@ -85,8 +90,8 @@ struct kept_tensor {
   bool gradient = false;
   std::vector<std::byte> bytes{};
 
-  tensor_view view() const { return facts.at(const_cast<std::byte*>(bytes.data())); }
-  double at(std::uint64_t i) const { return load_element(view(), i); }
+  tensor_view view() { return facts.at(bytes.data()); }
+  double at(std::uint64_t i) const { return load_element(readable(bytes.data(), facts), i); }
   void set(std::uint64_t i, double x) { store_element(view(), i, x); }
 };
 using snapshot = std::vector<kept_tensor>;
@@ -169,7 +174,9 @@ class lone_block {
     snapshot out;
     keep(out, "y", owner_.output(index()));
     std::span<float const> const losses = owner_.losses();
-    keep(out, "loss", {const_cast<float*>(losses.data()), dtype::f32, extents(losses.size())});
+    keep(out,
+         "loss",
+         readable(losses.data(), {.type = dtype::f32, .shape = extents(losses.size())}));
     return out;
   }
   /// Outputs, dx and gradients.
@@ -189,7 +196,7 @@ class lone_block {
         std::byte const* const at = owner_.saved(index()).data() + row.offset;
         keep(out,
              "saved '" + row.name.text() + "'",
-             {const_cast<std::byte*>(at), row.type, row.shape});
+             readable(at, {.type = row.type, .shape = row.shape}));
       }
     }
     return out;
@@ -315,8 +322,10 @@ class lone_block {
                                 double gradient,
                                 double size) {
     bool const wide = of.type == dtype::f64;
-    double const step = options_.step > 0 ? options_.step : (wide ? 1e-5 : 1e-2);
-    double const share = options_.tolerance > 0 ? options_.tolerance : (wide ? 1e-6 : 2e-2);
+    double const usual_step = wide ? 1e-5 : 1e-2;
+    double const usual_share = wide ? 1e-6 : 2e-2;
+    double const step = options_.step > 0 ? options_.step : usual_step;
+    double const share = options_.tolerance > 0 ? options_.tolerance : usual_share;
     double last = 0;
     for (double const factor : {1.0, 0.25, 4.0, 0.0625}) {
       last = slope(of, i, step * factor);

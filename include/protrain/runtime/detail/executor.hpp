@@ -57,6 +57,10 @@ struct step_values {
   std::vector<typename Rule::step_type> groups{};  ///< by position in `executor::groups_`
   float loss_scale = 0;
   std::uint64_t step = 0;  ///< attempted steps before this one
+
+  static step_values of(std::size_t groups) {
+    return {.groups = std::vector<typename Rule::step_type>(groups)};
+  }
 };
 
 /// What an update multiplies gradients by, and whether it is left out: the scalars cell.
@@ -78,10 +82,9 @@ class executor {
         shards_(shards_of(parts.layout, comm.rank(), comm.size())),
         bytes_(*update::bytes_of(parts.facts.job)),
         groups_(groups_of(parts.facts.parameters)),
-        slots_(model.blocks.size()) {
-    now_.groups.resize(groups_.members.size());
-    left_ = now_;
-  }
+        slots_(model.blocks.size()),
+        now_(step_values<Rule>::of(groups_.members.size())),
+        left_(now_) {}
 
   /// Before a segment runs. Nothing may be running.
   void begin(schedule::program const& p, bindings const& bind) {
@@ -349,8 +352,8 @@ class executor {
   update::state_bytes bytes_;
   parameter_groups groups_;
   std::vector<block::saved_table> slots_;
-  step_values<Rule> now_{};
-  step_values<Rule> left_{};
+  step_values<Rule> now_;
+  step_values<Rule> left_;
   std::uint64_t evaluated_step_ = 0;
   std::uint64_t evaluated_micro_batch_ = 0;
   std::atomic<std::uint64_t> unused_{0};

@@ -92,11 +92,14 @@ class segments {
     device_.settle();
   }
 
-  /// Null where the job has no such segment. `other` stands in for `part`.
-  loaded_segment<Device>* find(schedule::segment part, schedule::segment other) noexcept {
-    loaded_segment<Device>* const found = find(part);
-    return found != nullptr ? found : find(other);
+  /// The segment, or else `other`, which the job then has.
+  loaded_segment<Device>& either(schedule::segment part, schedule::segment other) {
+    loaded_segment<Device>* found = find(part);
+    found = found != nullptr ? found : find(other);
+    PROTRAIN_EXPECT(found != nullptr, "an engine without a segment that its plan has");
+    return *found;
   }
+  /// Null where the job has no such segment.
   loaded_segment<Device>* find(schedule::segment part) noexcept {
     for (loaded_segment<Device>& s : all_) {
       if (s.program->part == part) {

@@ -101,28 +101,38 @@ constexpr verdict check_composition(std::span<program const> all, std::uint64_t 
              : reject(rejection::malformed, "the segments leave micro-batches of the step out");
 }
 
-/// What the caller shares lies in one place for all segments, and nothing else does. Their carried
-/// memory is the same.
-constexpr verdict check_caller(std::span<program const> all) {
-  constexpr std::array<role, 4> roles{role::batch, role::scalars, role::loss, role::report};
-  std::array<std::uint32_t, 4> at{};  // 1 + allocation
-  for (program const& p : all) {
-    for (operand const& o : p.operands) {
-      for (std::size_t k = 0; k < roles.size(); ++k) {
-        if (o.what != roles[k] || p.allocations[o.allocation.index()].where != space::host) {
-          continue;
-        }
-        if (at[k] != 0 && at[k] != o.allocation.value + 1) {
-          return reject(rejection::malformed, "segments that look for the caller elsewhere");
-        }
+/// Roles of host memory that the caller shares.
+inline constexpr std::array<role, 4> caller_roles{
+    role::batch, role::scalars, role::loss, role::report};
+
+/// By such role: 1 + allocation; 0 where none was seen. False once there are two.
+constexpr bool find_caller(program const& p, std::array<std::uint32_t, 4>& at) {
+  bool one = true;
+  for (operand const& o : p.operands) {
+    bool const host = p.allocations[o.allocation.index()].where == space::host;
+    for (std::size_t k = 0; k < caller_roles.size(); ++k) {
+      if (host && o.what == caller_roles[k]) {
+        one = one && (at[k] == 0 || at[k] == o.allocation.value + 1);
         at[k] = o.allocation.value + 1;
       }
     }
   }
+  return one;
+}
+
+/// What the caller shares lies in one place for all segments, and nothing else does. Their carried
+/// memory is the same.
+constexpr verdict check_caller(std::span<program const> all) {
+  std::array<std::uint32_t, 4> at{};
+  for (program const& p : all) {
+    if (!find_caller(p, at)) {
+      return reject(rejection::malformed, "segments that look for the caller elsewhere");
+    }
+  }
   for (program const& p : all) {
     for (operand const& o : p.operands) {
-      for (std::size_t k = 0; k < roles.size(); ++k) {
-        if (at[k] == o.allocation.value + 1 && o.what != roles[k]) {
+      for (std::size_t k = 0; k < at.size(); ++k) {
+        if (at[k] == o.allocation.value + 1 && o.what != caller_roles[k]) {
           return reject(rejection::malformed, "memory of the caller's has another use");
         }
       }

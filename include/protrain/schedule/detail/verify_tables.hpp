@@ -219,8 +219,9 @@ constexpr verdict check_instruction(program const& p, std::uint32_t at) {
       return reject(
           rejection::malformed, "an operand outside its allocation", at, o.allocation.index());
     }
-    bool const shared = a.where == space::host && a.carried;
-    if (o.advance > 0 && !(shared && (o.what == role::batch || o.what == role::loss))) {
+    bool const may_advance =
+        a.where == space::host && a.carried && (o.what == role::batch || o.what == role::loss);
+    if (o.advance > 0 && !may_advance) {
       return reject(rejection::malformed, "only the caller's memory advances", at);
     }
     if (at < a.begin || at >= a.end) {
