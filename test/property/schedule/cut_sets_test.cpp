@@ -27,18 +27,6 @@ namespace {
 
 using namespace protrain;
 using namespace test::cut;
-using schedule::opcode;
-using schedule::program;
-using schedule::rejection;
-using schedule::role;
-using schedule::segment;
-using test::erase;
-using test::left_over;
-using test::of;
-using test::on;
-using test::subject;
-using test::tally;
-using test::twice;
 
 /// What became of sets of programs, by kind.
 class sets {

@@ -27,18 +27,6 @@ namespace {
 
 using namespace protrain;
 using namespace test::cut;
-using schedule::opcode;
-using schedule::program;
-using schedule::rejection;
-using schedule::role;
-using schedule::segment;
-using test::erase;
-using test::left_over;
-using test::of;
-using test::on;
-using test::subject;
-using test::tally;
-using test::twice;
 
 /// The host memory that operands of one role lie in; absent where the program has none.
 allocation_id host_memory(program const& p, role what) {

@@ -27,18 +27,6 @@ namespace {
 
 using namespace protrain;
 using namespace test::cut;
-using schedule::opcode;
-using schedule::program;
-using schedule::rejection;
-using schedule::role;
-using schedule::segment;
-using test::erase;
-using test::left_over;
-using test::of;
-using test::on;
-using test::subject;
-using test::tally;
-using test::twice;
 
 TEST_CASE("cut steps are accepted for every rank, exactly within their extent") {
   std::array<std::uint64_t, schedule::segment_count> parts{};

@@ -19,12 +19,19 @@
 
 namespace protrain::test::cut {
 
+// What all of these tests speak of.
+using schedule::opcode;
 using schedule::program;
 using schedule::rejection;
 using schedule::role;
 using schedule::segment;
+using test::erase;
+using test::left_over;
+using test::of;
+using test::on;
 using test::subject;
 using test::tally;
+using test::twice;
 
 inline constexpr std::uint64_t first_seed = 80'000;
 inline constexpr std::uint64_t ranks = 3;
