@@ -124,19 +124,23 @@ def protrain_test(name, srcs = None, deps = [], size = "small", copts = [], **kw
         **kwargs
     )
 
-def protrain_static_test(name, srcs = None, deps = [], copts = [], **kwargs):
-    """A file of static_assert, <name>.cpp unless srcs says otherwise: building it is passing."""
+def protrain_static_test(name, srcs = None, deps = [], copts = [], tags = [], **kwargs):
+    """A file of static_assert, <name>.cpp unless srcs says otherwise: building it is passing.
+
+    Tagged static, as compile_fail_test: there is nothing to run, under sanitizers for one.
+    """
     native.cc_test(
         name = name,
         size = "small",
         srcs = srcs or [name + ".cpp"],
         copts = PROTRAIN_COPTS + copts,
         linkstatic = True,
+        tags = tags + ["static"],
         deps = deps + ["//test/support:static_main"],
         **kwargs
     )
 
-def compile_fail_test(name, src = None, deps = [], copts = [], **kwargs):
+def compile_fail_test(name, src = None, deps = [], copts = [], tags = [], **kwargs):
     """A file with a fault, <name>.cpp unless src says otherwise.
 
     The file holds `// expect: REGEX` (extended, as for grep -E) and code under `#if FAULT_ON`.
@@ -148,6 +152,7 @@ def compile_fail_test(name, src = None, deps = [], copts = [], **kwargs):
         size = "small",
         src = src or name + ".cpp",
         copts = PROTRAIN_COPTS + copts,
+        tags = tags + ["static"],
         deps = deps,
         **kwargs
     )
