@@ -4,7 +4,7 @@
 
 What clang-tidy costs is the headers that a file includes, and neighbours include the same.
 So one unit reads every self check below include/, and one the files that are compiled
-alike, programs with a main() aside. Reads compile_commands.json; writes FOLDER/*.cc and
+alike; programs with a main() stay alone. Reads compile_commands.json; writes FOLDER/*.cc and
 FOLDER/compile_commands.json; prints for each unit its file, the folder whose lines count,
 and the files it reads.
 """
@@ -43,10 +43,12 @@ def main():
         groups.setdefault(group_of(command), []).append(command)
     units = []
     for number, members in enumerate(groups[k] for k in sorted(groups)):
-        unit = os.path.join(folder, "unit%d.cc" % number)
         sources = sorted(c["file"] for c in members)
-        with open(unit, "w") as out:
-            out.writelines('#include "%s"\n' % s for s in sources)
+        unit = sources[0]  # alone it is its own, and keeps its folder's .clang-tidy
+        if len(sources) > 1:
+            unit = os.path.join(folder, "unit%d.cc" % number)
+            with open(unit, "w") as out:
+                out.writelines('#include "%s"\n' % s for s in sources)
         like = most_flags(members)
         arguments = [unit if a == like["file"] else a for a in like["arguments"]]
         units.append({"directory": like["directory"], "file": unit, "arguments": arguments})
