@@ -7,7 +7,14 @@
 #include "protrain/chunk/layout.hpp"
 #include "protrain/chunk/placement.hpp"
 #include "protrain/chunk/sizing.hpp"
+#include "protrain/cost/benefit.hpp"
+#include "protrain/cost/rates.hpp"
+#include "protrain/cost/step.hpp"
+#include "protrain/hw/presets.hpp"
+#include "protrain/link/bandwidth.hpp"
 #include "protrain/schedule/knobs.hpp"
+#include "protrain/update/timing.hpp"
+#include "test/support/any_policy.hpp"
 #include "test/support/differential.hpp"
 #include "test/support/mlp.hpp"
 #include "test/support/pairwise.hpp"
@@ -40,6 +47,8 @@ enum class on : std::uint8_t {
   gradient_slots,
   time,
   programs,
+  placement,
+  eviction,
 };
 inline std::uint32_t at(choice_row const& row, on axis) {
   return row[static_cast<std::size_t>(axis)];
@@ -65,7 +74,9 @@ inline covering_array plan_space() {
            {"swap ahead", {"1", "2"}},
            {"gradient slots", {"2", "3"}},
            {"time", {"after backward", "during backward"}},
-           {"micro-batches of a program", {"all", "1", "2"}}},
+           {"micro-batches of a program", {"all", "1", "2"}},
+           {"placement", {"first", "last", "by benefit"}},
+           {"eviction", {"execution order", "furthest next use", "least recently used"}}},
           {{first(on::clip, 1), first(on::time, 1)}}};
 }
 
@@ -163,6 +174,15 @@ inline chunk::layout layout_of(choice_row const& row, trace::trace const& t) {
   }
 }
 
+/// What persistence brings on the machine of the examples.
+inline std::vector<chunk::benefit> benefits_of(trace::trace const& t, chunk::layout const& l) {
+  auto const step = cost::make_step(
+      t, l, update::timing::after_backward, cost::rates_of(hw::host_demo(), link::fixed{}));
+  return cost::benefits_of(*step);
+}
+
+inline any_eviction eviction_of(choice_row const& row) { return {at(row, on::eviction)}; }
+
 inline schedule::knobs knobs_of(choice_row const& row,
                                 trace::trace const& t,
                                 chunk::layout const& l) {
@@ -171,7 +191,8 @@ inline schedule::knobs knobs_of(choice_row const& row,
     return level == 0 ? 0 : level == 1 ? std::max(1U, n / 2) : n;
   };
   schedule::knobs k{};
-  k.persistent = chunk::persist_first{}.persistent(l, some(at(row, on::persist), l.chunks.size()));
+  k.persistent = any_placement{at(row, on::placement)}.persistent(
+      l, benefits_of(t, l), some(at(row, on::persist), l.chunks.size()));
   for (std::uint8_t const stays : k.persistent) {
     k.sites.push_back(update::gpu_if_persistent{}.choose(stays != 0));
   }

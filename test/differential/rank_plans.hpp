@@ -102,6 +102,8 @@ inline choice_row plan_row(choice_row const& row) {
   set(on::swap_ahead, sum % 2);
   set(on::gradient_slots, sum / 2 % 2);
   set(on::programs, at(row, over::programs));
+  set(on::placement, sum % 3);
+  set(on::eviction, sum / 3 % 3);
   return out;
 }
 

@@ -101,8 +101,10 @@ std::vector<test::engine_run> run(test::choice_row const& row,
 void check_row(test::choice_row const& row, std::uint64_t order_seed) {
   reference const& r = reference_of(row);
   chunk::layout const l = test::ranked_layout(row, r.subject.facts);
-  auto programs =
-      schedule::compile_segments(r.subject.facts, l, test::ranked_knobs(row, r.subject.facts, l));
+  auto programs = schedule::compile_segments(r.subject.facts,
+                                             l,
+                                             test::ranked_knobs(row, r.subject.facts, l),
+                                             test::eviction_of(test::plan_row(row)));
   REQUIRE(programs.has_value());
   runtime::plan_parts const parts{r.subject.facts, l, *std::move(programs)};
   verify_for_all(r.subject, parts);

@@ -67,7 +67,7 @@ test::engine_run run(test::choice_row const& row,
                      chunk::layout const& l,
                      schedule::knobs const& k,
                      std::uint64_t order_seed) {
-  auto const programs = schedule::compile_step(s.facts, l, k);
+  auto const programs = schedule::compile_step(s.facts, l, k, test::eviction_of(row));
   REQUIRE(programs.has_value());
   if (at(row, on::device) == static_cast<std::uint32_t>(test::device_kind::host)) {
     device::host_device d;

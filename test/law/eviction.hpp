@@ -18,7 +18,11 @@ inline std::vector<chunk::resident> random_residents(random_source& r) {
   std::uint64_t const n = r.between(1, 20);
   for (std::uint32_t i = 0; i < n; ++i) {
     std::uint32_t const next = r.chance(20) ? chunk::never : r.between32(100, 200);
-    out.push_back({.id = {i * 7 + 3}, .last_use = r.between32(0, 99), .next_use = next});
+    std::uint32_t const last = r.chance(10) ? chunk::never : r.between32(0, 99);
+    out.push_back({.id = {i * 7 + 3},
+                   .last_use = last,
+                   .next_use = next,
+                   .arrived = r.between32(0, last == chunk::never ? 99 : last)});
   }
   return out;
 }

@@ -26,6 +26,10 @@ constexpr int roles =
     (update::site_policy<P> ? 1 : 0) + (update::timing_policy<P> ? 1 : 0) +
     (update::state_format_policy<P> ? 1 : 0) + (link::bandwidth_policy<P> ? 1 : 0);
 static_assert(roles<chunk::execution_order> == 1 && roles<chunk::persist_first> == 1);
+static_assert(roles<chunk::furthest_next_use> == 1 && roles<chunk::least_recently_used> == 1);
+static_assert(roles<chunk::persist_last> == 1 && roles<chunk::persist_by_benefit> == 1);
+static_assert(chunk::weighs_benefits<chunk::persist_by_benefit>);
+static_assert(!chunk::weighs_benefits<chunk::persist_last>);
 static_assert(roles<chunk::uniform_grid> == 1 && roles<activation::interleaved> == 1);
 static_assert(roles<activation::keep_all> == 1 && roles<activation::checkpoint_all> == 1);
 static_assert(roles<update::gpu_if_persistent> == 1 && roles<update::during_backward> == 1);

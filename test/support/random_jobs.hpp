@@ -9,6 +9,7 @@
 #include "protrain/schedule/knobs.hpp"
 #include "protrain/trace/trace.hpp"
 #include "protrain/update/timing.hpp"
+#include "test/support/any_policy.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -51,6 +52,7 @@ struct random_case {
   trace::trace facts{};
   chunk::layout layout{};
   schedule::knobs knobs{};
+  any_eviction eviction{};
 };
 
 /// Cases that a test runs: `full`, divided by the environment variable PROTRAIN_TEST_SCALE.
@@ -224,6 +226,7 @@ inline random_case make_case(std::uint64_t seed) {
   random_case c{.seed = seed, .facts = random_trace(r)};
   c.layout = random_layout(r, c.facts);
   c.knobs = random_knobs(r, c.facts, c.layout);
+  c.eviction.kind = r.between32(0, eviction_kinds - 1);
   return c;
 }
 
@@ -244,6 +247,7 @@ inline random_case make_ranked_case(std::uint64_t seed) {
     c.facts.job.accumulate = more.between(2, 9);
     c.knobs.unroll = more.between32(1, 4);
   }
+  c.eviction.kind = more.between32(0, eviction_kinds - 1);
   return c;
 }
 

@@ -2,6 +2,7 @@
 // Written by tools/self_checks: every header of this folder, twice.
 // clang-format off
 #include <protrain/cost/assigned.hpp>
+#include <protrain/cost/benefit.hpp>
 #include <protrain/cost/lower_bound.hpp>
 #include <protrain/cost/paper_inputs.hpp>
 #include <protrain/cost/paper_job.hpp>
@@ -12,6 +13,7 @@
 #include <protrain/cost/rates.hpp>
 #include <protrain/cost/step.hpp>
 #include <protrain/cost/assigned.hpp>
+#include <protrain/cost/benefit.hpp>
 #include <protrain/cost/lower_bound.hpp>
 #include <protrain/cost/paper_inputs.hpp>
 #include <protrain/cost/paper_job.hpp>

@@ -8,6 +8,7 @@
 #include "protrain/core/result.hpp"
 #include "protrain/core/text.hpp"
 #include "protrain/cost/assigned.hpp"
+#include "protrain/cost/benefit.hpp"
 #include "protrain/cost/lower_bound.hpp"
 #include "protrain/cost/paper_plan.hpp"
 #include "protrain/cost/placed.hpp"
@@ -27,6 +28,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -119,6 +121,7 @@ class space_of {
   cost::rates rates{};
   chunk::layout layout{};
   cost::step step{};
+  std::vector<chunk::benefit> benefits{};  ///< by chunk
   numbers common{};  ///< interval, chunk, slots, time, unroll: the same for all
   std::vector<trace::pin> pins{};
   std::vector<cost::placed> placements{};     ///< by persist - persist_axis.low
@@ -148,6 +151,7 @@ class space_of {
       return made.failure();
     }
     step = *made;
+    benefits = cost::benefits_of(step);
     choose_axes();
     return choose_placements();
   }
@@ -299,11 +303,18 @@ class space_of {
           cost::make_placed(facts, layout, step, std::move(flags), wanted_defer()));
     } else {
       for (std::uint32_t n = persist_axis.low; n <= persist_axis.high; ++n) {
-        placements.push_back(cost::make_placed(
-            facts, layout, step, rules.placement.persistent(layout, n), wanted_defer()));
+        placements.push_back(
+            cost::make_placed(facts, layout, step, chosen_persistent(n), wanted_defer()));
       }
     }
     return {};
+  }
+
+  constexpr std::vector<std::uint8_t> chosen_persistent(std::uint32_t n) const {
+    std::vector<std::uint8_t> out =
+        chunk::persistent_of(rules.placement, layout, std::span(benefits), n);
+    PROTRAIN_EXPECT(out.size() == layout.chunks.size(), "placement law: one flag per chunk");
+    return out;
   }
 
   constexpr std::optional<std::uint32_t> wanted_defer() const {
@@ -333,7 +344,7 @@ class space_of {
         out.persist_set.push_back(c);
       }
     }
-    out.listed = !prefix || rules.placement.persistent(layout, out.persist) != flags;
+    out.listed = !prefix || chosen_persistent(out.persist) != flags;
     if (!out.listed) {
       out.persist_set.clear();
     }

@@ -5,7 +5,9 @@
 
 #include "protrain/hw/machine.hpp"
 #include "protrain/plan/budget.hpp"
+#include "protrain/plan/policies.hpp"
 #include "protrain/trace/trace.hpp"
+#include "test/support/any_policy.hpp"
 #include "test/support/random_jobs.hpp"
 
 #include <cstddef>
@@ -13,9 +15,12 @@
 
 namespace protrain::test {
 
+using any_bundle = decltype(policies<>{}.with(any_placement{}).with(any_eviction{}));
+
 struct planning_case {
   trace::trace facts{};
   hw::machine machine{};
+  any_bundle rules{};
 };
 
 inline hw::machine random_machine(random_source& r) {
@@ -31,7 +36,7 @@ inline hw::machine random_machine(random_source& r) {
           .collective = {random_rate()}};
 }
 
-/// A job of at most `blocks` blocks.
+/// A job of at most `blocks` blocks, and a bundle that chooses chunks in one of the shipped ways.
 inline planning_case make_planning_case(std::uint64_t seed, std::size_t blocks) {
   random_source r(seed ^ 0x91A2ULL);
   planning_case out{.facts = random_trace(r)};
@@ -39,6 +44,8 @@ inline planning_case make_planning_case(std::uint64_t seed, std::size_t blocks) 
     out.facts = random_trace(r);
   }
   out.machine = random_machine(r);
+  out.rules.placement.kind = r.between32(0, placement_kinds - 1);
+  out.rules.eviction.kind = r.between32(0, eviction_kinds - 1);
   return out;
 }
 

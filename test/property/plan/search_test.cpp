@@ -51,8 +51,9 @@ std::uint64_t extent(schedule::program const& p, space where) {
 class exhaustive {
  public:
   explicit exhaustive(test::planning_case const& c, std::uint32_t interval)
-      : facts_(c.facts), machine_(c.machine), interval_(interval) {
+      : facts_(c.facts), machine_(c.machine), rules_(c.rules), interval_(interval) {
     layout_ = chunk::make_layout(facts_, chunk::uniform_grid{}.capacities(facts_).front());
+    benefits_ = benefits();
     std::vector<trace::pin> const pins = activation::pins_of(facts_);
     std::uint32_t const free = activation::free_blocks(pins);
     for (std::uint32_t swap = 0; swap <= free; ++swap) {
@@ -76,9 +77,29 @@ class exhaustive {
   }
 
  private:
+  /// Per chunk: what it takes on the device, and the time of its copies and the host's work on it.
+  std::vector<chunk::benefit> benefits() const {
+    std::vector<chunk::benefit> out;
+    cost::rates const r = cost::rates_of(machine_, link::fixed{});
+    auto const step = cost::make_step(facts_, layout_, update::timing::before_next_use, r);
+    REQUIRE(step.has_value());
+    std::uint64_t const times = facts_.job.accumulate;
+    for (std::uint32_t c = 0; c < layout_.chunks.size(); ++c) {
+      cost::chunk_cost const& one = step->chunks[c];
+      std::uint64_t saved = 2 * times * one.upload.value + one.norm_host.value;
+      saved += one.update_host.value;
+      for (cost::span_cost const& g : step->spans) {
+        bool const mine = g.chunk.value == c;
+        saved += mine ? times * (g.offload.value + g.accumulate_host.value) : 0;
+      }
+      out.push_back({.bytes = one.value + one.states, .saved = {saved}});
+    }
+    return out;
+  }
+
   void add_placement(std::uint32_t p) {
     schedule::knobs k{};
-    k.persistent = chunk::persist_first{}.persistent(layout_, p);
+    k.persistent = rules_.placement.persistent(layout_, benefits_, p);
     for (std::uint8_t const stays : k.persistent) {
       k.sites.push_back(stays != 0 ? update::site::gpu : update::site::cpu);
     }
@@ -120,7 +141,7 @@ class exhaustive {
   }
   void add(schedule::knobs const& k) {
     auto const part = k.defer > 0 ? schedule::segment::resume : schedule::segment::step;
-    auto const program = schedule::compile(facts_, layout_, k, chunk::execution_order{}, part);
+    auto const program = schedule::compile(facts_, layout_, k, rules_.eviction, part);
     REQUIRE(program.has_value());
     auto const durations = sim::durations_of(*program, facts_, machine_);
     all_.push_back({.found = true,
@@ -131,7 +152,9 @@ class exhaustive {
 
   trace::trace const& facts_;
   hw::machine const& machine_;
+  test::any_bundle const& rules_;
   std::uint32_t interval_;
+  std::vector<chunk::benefit> benefits_{};
   chunk::layout layout_{};
   std::vector<std::vector<activation::strategy>> strategies_{};
   std::vector<outcome> all_{};
@@ -140,9 +163,9 @@ class exhaustive {
 /// A budget between the least that any plan needs and what the fastest one takes.
 plan::budget random_budget(test::random_source& r, test::planning_case const& c) {
   plan::budget out = test::everything();
-  auto const fastest = plan::search(c.facts, c.machine, out);
+  auto const fastest = plan::search(c.facts, c.machine, out, c.rules);
   REQUIRE(fastest.has_value());
-  auto const none = plan::search(c.facts, c.machine, {.gpu = {0}, .host = out.host});
+  auto const none = plan::search(c.facts, c.machine, {.gpu = {0}, .host = out.host}, c.rules);
   std::uint64_t const least = none ? 0 : none.failure().needs_device;
   std::uint64_t const most = std::max(fastest->predicted.device.peak, least);
   out.gpu = {r.between(least, most)};
@@ -161,8 +184,8 @@ TEST_CASE("the search equals an exhaustive loop") {
     test::planning_case const c = test::make_planning_case(seed, 4);
     test::random_source r(seed);
     plan::budget const b = random_budget(r, c);
-    auto const found = plan::search(c.facts, c.machine, b);
-    auto const any = plan::search(c.facts, c.machine, test::everything());
+    auto const found = plan::search(c.facts, c.machine, b, c.rules);
+    auto const any = plan::search(c.facts, c.machine, test::everything(), c.rules);
     outcome const best =
         exhaustive(c, any->at.interval).best(b.gpu.value - c.facts.outside.value, b.host.value);
     REQUIRE(found.has_value() == best.found);
@@ -182,22 +205,22 @@ TEST_CASE("a plan is verified, within its budget, and no slower than a fixed pol
     test::planning_case const c = test::make_planning_case(seed, 8);
     test::random_source r(seed);
     plan::budget const b = random_budget(r, c);
-    auto const found = plan::search(c.facts, c.machine, b);
+    auto const found = plan::search(c.facts, c.machine, b, c.rules);
     for (plan::fixed_policy const& fixed : plan::fixed_policies()) {
-      auto const other = plan::make(c.facts, c.machine, b, policies<>{}, fixed.what);
+      auto const other = plan::make(c.facts, c.machine, b, c.rules, fixed.what);
       if (other) {
         REQUIRE(found.has_value());
         REQUIRE(found->predicted.iteration <= other->predicted.iteration);
       }
     }
     if (found) {
-      auto const program = found->compile();
+      auto const program = found->compile(c.rules.eviction);
       REQUIRE(program.has_value());
       REQUIRE(schedule::verify(*program, c.facts, found->layout, b.gpu.value, b.host.value).ok);
       REQUIRE(found->predicted.device.peak <= b.gpu.value);
       REQUIRE(found->predicted.host.peak <= b.host.value);
       REQUIRE(found->predicted.bound <= found->predicted.iteration);
-      REQUIRE(plan::search(c.facts, c.machine, b)->string() == found->string());
+      REQUIRE(plan::search(c.facts, c.machine, b, c.rules)->string() == found->string());
     }
   }
 }
@@ -208,11 +231,11 @@ TEST_CASE("more memory never makes a proven plan slower") {
     test::planning_case const c = test::make_planning_case(seed, 6);
     test::random_source r(seed);
     plan::budget b = random_budget(r, c);
-    auto before = plan::search(c.facts, c.machine, b);
+    auto before = plan::search(c.facts, c.machine, b, c.rules);
     for (int step = 0; step < 4; ++step) {
       b.gpu += bytes{r.between(0, 20'000)};
       b.host += bytes{r.between(0, 20'000)};
-      auto const after = plan::search(c.facts, c.machine, b);
+      auto const after = plan::search(c.facts, c.machine, b, c.rules);
       if (before) {
         REQUIRE(after.has_value());
         REQUIRE(after->search.proven);
@@ -230,7 +253,7 @@ TEST_CASE("raising a budget by what is short makes a plan fit") {
     test::planning_case const c = test::make_planning_case(seed, 8);
     test::random_source r(seed);
     plan::budget b{.gpu = {r.between(0, 40'000)}, .host = {r.between(0, 400'000)}};
-    auto const found = plan::search(c.facts, c.machine, b);
+    auto const found = plan::search(c.facts, c.machine, b, c.rules);
     if (found) {
       continue;
     }
@@ -241,11 +264,11 @@ TEST_CASE("raising a budget by what is short makes a plan fit") {
     b.gpu += bytes{why.short_device};
     b.host += bytes{why.short_host};
     REQUIRE(b.gpu.value >= why.needs_device);
-    REQUIRE(plan::search(c.facts, c.machine, b).has_value());
+    REQUIRE(plan::search(c.facts, c.machine, b, c.rules).has_value());
     if (why.short_host == 0) {
       // The least there is: one byte fewer is not enough.
       b.gpu -= bytes{1};
-      REQUIRE(!plan::search(c.facts, c.machine, b).has_value());
+      REQUIRE(!plan::search(c.facts, c.machine, b, c.rules).has_value());
     }
   }
   CHECK(refused > 0);
@@ -256,13 +279,13 @@ TEST_CASE("a plan's string gives the same plan") {
     CAPTURE(seed);
     test::planning_case const c = test::make_planning_case(seed, 8);
     test::random_source r(seed);
-    auto const found = plan::search(c.facts, c.machine, random_budget(r, c));
+    auto const found = plan::search(c.facts, c.machine, random_budget(r, c), c.rules);
     if (!found) {
       continue;
     }
     auto const wanted = plan::parse(found->string().view(), c.facts.job);
     REQUIRE(wanted.has_value());
-    auto const again = plan::make(c.facts, c.machine, test::everything(), policies<>{}, *wanted);
+    auto const again = plan::make(c.facts, c.machine, test::everything(), c.rules, *wanted);
     REQUIRE(again.has_value());
     REQUIRE(again->knobs == found->knobs);
     REQUIRE(again->layout == found->layout);

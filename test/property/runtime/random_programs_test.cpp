@@ -4,6 +4,7 @@
 
 #include "protrain/device/serial/serial_device.hpp"
 #include "protrain/schedule/compile.hpp"
+#include "test/support/any_policy.hpp"
 #include "test/support/differential.hpp"
 #include "test/support/random_jobs.hpp"
 #include "test/support/ranks.hpp"
@@ -47,7 +48,8 @@ subject_case make(std::uint64_t seed) {
   trace::trace const facts = smaller(test::random_trace(dice));
   chunk::layout layout = chunk::make_layout(facts, dice.between(100, 900));
   schedule::knobs const knobs = test::random_knobs(dice, facts, layout);
-  auto program = schedule::compile(facts, layout, knobs);
+  test::any_eviction const eviction{dice.between32(0, test::eviction_kinds - 1)};
+  auto program = schedule::compile(facts, layout, knobs, eviction);
   REQUIRE(program.has_value());
   return {test::make_subject(test::synthetic_model(facts), facts.job, test::uniform_values(0.5F)),
           std::move(layout),
@@ -133,7 +135,7 @@ TEST_CASE("random programs of several ranks run without a hazard, with the plain
   for (std::uint64_t seed = first_seed; seed < first_seed + cases; ++seed) {
     CAPTURE(seed);
     test::random_case const c = make_ranked(seed);
-    auto programs = schedule::compile_segments(c.facts, c.layout, c.knobs);
+    auto programs = schedule::compile_segments(c.facts, c.layout, c.knobs, c.eviction);
     REQUIRE(programs.has_value());
     several += c.facts.job.world > 1 ? 1U : 0U;
     auto const& flags = programs->front().deferred;

@@ -7,6 +7,7 @@
 #include "protrain/chunk/eviction.hpp"
 #include "protrain/schedule/compile.hpp"
 #include "protrain/schedule/memory.hpp"
+#include "test/support/any_policy.hpp"
 #include "test/support/mutants.hpp"
 #include "test/support/random_jobs.hpp"
 
@@ -72,7 +73,7 @@ TEST_CASE("random programs are accepted, exactly within their extent") {
   for (std::uint64_t seed = first_seed; seed < first_seed + cases; ++seed) {
     CAPTURE(seed);
     test::random_case const c = test::make_case(seed);
-    auto const p = schedule::compile(c.facts, c.layout, c.knobs);
+    auto const p = schedule::compile(c.facts, c.layout, c.knobs, c.eviction);
     REQUIRE(p.has_value());
     instructions += p->instructions.size();
     std::uint64_t const device = schedule::memory_of(*p, space::device).peak;
@@ -99,7 +100,7 @@ TEST_CASE("brute force agrees that accepted programs have no race and no overlap
   for (std::uint64_t seed = 0; seed < test::scaled(500); ++seed) {
     CAPTURE(seed);
     test::random_case const c = test::make_case(seed);
-    auto const p = schedule::compile(c.facts, c.layout, c.knobs);
+    auto const p = schedule::compile(c.facts, c.layout, c.knobs, c.eviction);
     REQUIRE(p.has_value());
     REQUIRE_FALSE(test::races(*p));
     REQUIRE_FALSE(test::overlaps(*p));
@@ -110,7 +111,7 @@ TEST_CASE("memory reports agree with counting, and their categories sum to the p
   for (std::uint64_t seed = 0; seed < test::scaled(1000); ++seed) {
     CAPTURE(seed);
     test::random_case const c = test::make_case(seed);
-    auto const p = schedule::compile(c.facts, c.layout, c.knobs);
+    auto const p = schedule::compile(c.facts, c.layout, c.knobs, c.eviction);
     REQUIRE(p.has_value());
     for (space const where : {space::device, space::host}) {
       schedule::memory_report const r = schedule::memory_of(*p, where);
@@ -124,14 +125,14 @@ TEST_CASE("equal inputs give equal programs; times and sources don't matter") {
   for (std::uint64_t seed = 0; seed < test::scaled(300); ++seed) {
     CAPTURE(seed);
     test::random_case const c = test::make_case(seed);
-    auto const p = schedule::compile(c.facts, c.layout, c.knobs);
+    auto const p = schedule::compile(c.facts, c.layout, c.knobs, c.eviction);
     test::random_case other = test::make_case(seed);
     other.facts.from = trace::source::measured;
     for (trace::block_shape& s : other.facts.shapes) {
       s.forward = s.forward + picoseconds{7};
       s.backward = {};
     }
-    auto const q = schedule::compile(other.facts, other.layout, other.knobs);
+    auto const q = schedule::compile(other.facts, other.layout, other.knobs, other.eviction);
     REQUIRE(p.has_value());
     REQUIRE(q.has_value());
     REQUIRE(*p == *q);
@@ -143,7 +144,7 @@ TEST_CASE("equal inputs give equal programs; times and sources don't matter") {
 constexpr std::uint64_t unlimited = ~std::uint64_t{0};
 
 std::vector<schedule::program> segments_of(test::random_case const& c) {
-  auto all = schedule::compile_segments(c.facts, c.layout, c.knobs);
+  auto all = schedule::compile_segments(c.facts, c.layout, c.knobs, c.eviction);
   REQUIRE(all.has_value());
   return *std::move(all);
 }
@@ -272,6 +273,42 @@ TEST_CASE("programs stay right under another eviction policy") {
     differ += *p == *schedule::compile(c.facts, c.layout, c.knobs) ? 0U : 1U;
   }
   CHECK(differ > 0);
+}
+
+/// Bytes that a program uploads of values.
+std::uint64_t uploaded(schedule::program const& p) {
+  std::uint64_t sum = 0;
+  for (schedule::instruction const& i : p.instructions) {
+    sum += i.op == schedule::opcode::upload ? i.amount : 0;
+  }
+  return sum;
+}
+
+TEST_CASE("what is needed again last leaves: nothing uploads less, summed over many programs") {
+  std::uint64_t differ = 0;
+  std::uint64_t sums[test::eviction_kinds] = {};
+  for (std::uint64_t seed = 0; seed < test::scaled(1000); ++seed) {
+    test::random_case const c = test::make_case(seed);
+    for (std::uint32_t kind = 0; kind < test::eviction_kinds; ++kind) {
+      auto const p = schedule::compile(c.facts, c.layout, c.knobs, test::any_eviction{kind});
+      REQUIRE(p.has_value());
+      sums[kind] += uploaded(*p);
+    }
+    auto const paper = schedule::compile(c.facts, c.layout, c.knobs);
+    auto const belady = schedule::compile(c.facts, c.layout, c.knobs, chunk::furthest_next_use{});
+    differ += *paper == *belady ? 0U : 1U;
+  }
+  MESSAGE("uploads in bytes: execution order ",
+          sums[0],
+          ", furthest next use ",
+          sums[1],
+          ", least recently used ",
+          sums[2],
+          "; programs that differ: ",
+          differ);
+  CHECK(differ > 0);
+  CHECK(sums[1] <= sums[0]);
+  CHECK(sums[1] <= sums[2]);
 }
 
 }  // namespace

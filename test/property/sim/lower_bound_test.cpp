@@ -74,7 +74,7 @@ run make_run(std::uint64_t seed) {
   test::random_source r(seed ^ 0x5EED);
   out.machine = random_machine(r);
   auto programs = schedule::compile_step(
-      out.job.facts, out.job.layout, out.job.knobs, chunk::execution_order{}, ranked);
+      out.job.facts, out.job.layout, out.job.knobs, out.job.eviction, ranked);
   REQUIRE(programs.has_value());
   out.programs = *std::move(programs);
   sim::whole_step step;

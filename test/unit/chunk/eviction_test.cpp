@@ -45,7 +45,12 @@ struct outside {
   bool operator==(outside const&) const = default;
 };
 
-TEST_CASE_TEMPLATE_INVOKE(test::eviction_laws, chunk::execution_order, archetype, spares_below);
+TEST_CASE_TEMPLATE_INVOKE(test::eviction_laws,
+                          chunk::execution_order,
+                          chunk::furthest_next_use,
+                          chunk::least_recently_used,
+                          archetype,
+                          spares_below);
 
 TEST_CASE("execution order evicts what ran longest ago, the first of equals") {
   std::array const in{chunk::resident{{4}, 9, 30},
@@ -53,6 +58,23 @@ TEST_CASE("execution order evicts what ran longest ago, the first of equals") {
                       chunk::resident{{6}, 3, 10},
                       chunk::resident{{7}, 8, 9}};
   CHECK(chunk::execution_order{}.victim(in) == 1);
+}
+
+TEST_CASE("furthest next use evicts what is never needed again, then what is needed last") {
+  std::array const in{chunk::resident{{4}, 9, 30},
+                      chunk::resident{{5}, 8, chunk::never},
+                      chunk::resident{{6}, 3, 40},
+                      chunk::resident{{7}, 2, chunk::never}};
+  CHECK(chunk::furthest_next_use{}.victim(in) == 3);  // of two that are not needed, the older
+  CHECK(chunk::furthest_next_use{}.victim(std::span(in).first(3)) == 1);
+  std::array const needed{in[0], in[2]};
+  CHECK(chunk::furthest_next_use{}.victim(needed) == 1);
+}
+
+TEST_CASE("what came in and hasn't run: last in execution order, but touched when it came") {
+  std::array const in{chunk::resident{{4}, chunk::never, 12, 5}, chunk::resident{{5}, 9, 30, 1}};
+  CHECK(chunk::execution_order{}.victim(in) == 1);
+  CHECK(chunk::least_recently_used{}.victim(in) == 0);
 }
 
 TEST_CASE("a policy that leaves the set is the caller's bug") {

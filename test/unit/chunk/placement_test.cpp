@@ -8,6 +8,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
 
 namespace placement_test {
 
@@ -40,12 +43,42 @@ struct from_chunk {
   bool operator==(from_chunk const&) const = default;
 };
 
-TEST_CASE_TEMPLATE_INVOKE(test::placement_laws, chunk::persist_first, archetype, from_chunk);
+TEST_CASE_TEMPLATE_INVOKE(test::placement_laws,
+                          chunk::persist_first,
+                          chunk::persist_last,
+                          chunk::persist_by_benefit,
+                          archetype,
+                          from_chunk);
 
 TEST_CASE("persist_first keeps the chunks that run first") {
   chunk::layout l;
   l.chunks.resize(4);
   CHECK(chunk::persist_first{}.persistent(l, 2) == std::vector<std::uint8_t>{1, 1, 0, 0});
+}
+
+TEST_CASE("persist_last keeps the chunks that run last") {
+  chunk::layout l;
+  l.chunks.resize(4);
+  CHECK(chunk::persist_last{}.persistent(l, 1) == std::vector<std::uint8_t>{0, 0, 0, 1});
+  CHECK(chunk::persist_last{}.persistent(l, 3) == std::vector<std::uint8_t>{0, 1, 1, 1});
+}
+
+TEST_CASE("persist_by_benefit keeps what saves most per byte, the first of equals") {
+  using flags = std::vector<std::uint8_t>;
+  chunk::layout l;
+  l.chunks.resize(5);
+  std::array<chunk::benefit, 5> of{};
+  of[0] = {.bytes = 400, .saved = {800}};
+  of[1] = {.bytes = 100, .saved = {300}};
+  of[2] = {.bytes = 200, .saved = {400}};
+  of[3] = {.bytes = 0, .saved = {0}};
+  of[4] = {.bytes = 1ULL << 60U, .saved = {(1ULL << 61U) + 1}};  // beyond 64-bit products
+  chunk::persist_by_benefit const policy{};
+  CHECK(policy.persistent(l, of, 1) == flags{0, 0, 0, 1, 0});
+  CHECK(policy.persistent(l, of, 2) == flags{0, 1, 0, 1, 0});
+  CHECK(policy.persistent(l, of, 3) == flags{0, 1, 0, 1, 1});
+  CHECK(policy.persistent(l, of, 4) == flags{1, 1, 0, 1, 1});
+  CHECK(policy.persistent(l, of, 9) == flags{1, 1, 1, 1, 1});
 }
 
 }  // namespace

@@ -92,6 +92,7 @@ class residency {
     allocation_id memory;
     chunk_id holds{};
     std::uint32_t last_use = 0;
+    std::uint32_t arrived = 0;
   };
 
   constexpr std::vector<chunk_id> const& needed(std::uint32_t stage) const {
@@ -154,14 +155,11 @@ class residency {
       }
       return;
     }
-    if (device_[c.index()].valid()) {
-      for (slot& s : slots_) {
-        s.last_use = s.holds == c ? stage : s.last_use;
-      }
-      return;
-    }
-    bool const found = load(c, stage, stage);
+    bool const found = device_[c.index()].valid() || load(c, stage, stage);
     PROTRAIN_EXPECT(found, "fewer buffers than one block needs");
+    for (slot& s : slots_) {
+      s.last_use = s.holds == c ? stage : s.last_use;
+    }
   }
 
   /// Uploads `c` for its use at `use`, into an empty slot or in place of a chunk that neither
@@ -177,7 +175,7 @@ class residency {
       } else if (!needed_at(s.holds, stage)) {
         std::uint32_t const next = next_use(s.holds, stage);
         if (use == stage || next > use) {
-          candidates.push_back({s.holds, s.last_use, next});
+          candidates.push_back({s.holds, s.last_use, next, s.arrived});
           at.push_back(i);
         }
       }
@@ -194,7 +192,8 @@ class residency {
       device_[s.holds.index()] = {};
     }
     s.holds = c;
-    s.last_use = stage;
+    s.last_use = chunk::never;
+    s.arrived = stage;
     upload(c, s.memory);
     return true;
   }
