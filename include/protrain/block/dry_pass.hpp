@@ -14,10 +14,14 @@
 
 namespace protrain::inline v0::block {
 
-/// Most scratch inside one operator, of all passes.
+/// Bytes of the operators of one name.
 struct operator_need {
   std::string name{};
-  std::uint64_t scratch = 0;
+  std::uint64_t scratch = 0;  ///< most inside one, of all passes
+  std::uint64_t saved = 0;    ///< inside, but not inside a deeper one; of forward
+  /// Taken before one, outside any, since the one before or the pass's start; of forward and
+  /// backward.
+  std::uint64_t before = 0;
   bool operator==(operator_need const&) const = default;
 };
 
@@ -43,41 +47,88 @@ inline frame make_frame(block_entry const& e, model::job const& job, block_id b,
 namespace detail {
 
 /// Collects operators from a scope.
-struct operator_log {
-  memory_need* need;
+class operator_log {
+ public:
+  explicit operator_log(memory_need& need) : need_(&need) {}
 
-  observer watch() noexcept {
-    return {this, [](void*, std::string_view, device::queue_ref) {}, &operator_log::leave};
+  observer watch() noexcept { return {this, &operator_log::enter, &operator_log::leave}; }
+
+  /// The pass that follows is `s`; what it takes is added up if it is counted.
+  void begin(scope const& s, bool counted) {
+    pass_ = &s;
+    counted_ = counted;
+    open_.clear();
+    saved_ = 0;
+    taken_ = 0;
+  }
+
+ private:
+  static void enter(void* self, std::string_view name, device::queue_ref) {
+    static_cast<operator_log*>(self)->enter(name);
   }
   static void leave(void* self,
-                    std::string_view name,
+                    std::string_view,
                     device::queue_ref,
                     std::uint64_t scratch) noexcept {
-    auto& list = static_cast<operator_log*>(self)->need->operators;
-    auto const at = std::ranges::find(list, name, &operator_need::name);
-    if (at == list.end()) {
-      list.push_back({std::string(name), scratch});
-    } else {
-      at->scratch = std::max(at->scratch, scratch);
-    }
+    static_cast<operator_log*>(self)->leave(scratch);
   }
+
+  void enter(std::string_view name) {
+    auto& list = need_->operators;
+    auto const at = std::ranges::find(list, name, &operator_need::name);
+    auto const row = static_cast<std::size_t>(at - list.begin());
+    if (at == list.end()) {
+      list.push_back({.name = std::string(name)});
+    }
+    if (open_.empty() && counted_) {
+      list[row].before += pass_->saved_used() + pass_->scratch_used() - taken_;
+    }
+    add_saved();
+    open_.push_back(row);
+  }
+
+  void leave(std::uint64_t scratch) noexcept {
+    operator_need& of = need_->operators[open_.back()];
+    of.scratch = std::max(of.scratch, scratch);
+    add_saved();
+    open_.pop_back();
+    taken_ = pass_->saved_used() + pass_->scratch_used();
+  }
+
+  /// What was saved since the last call belongs to the innermost operator.
+  void add_saved() noexcept {
+    if (!open_.empty() && counted_) {
+      need_->operators[open_.back()].saved += pass_->saved_used() - saved_;
+    }
+    saved_ = pass_->saved_used();
+  }
+
+  memory_need* need_;
+  scope const* pass_ = nullptr;
+  bool counted_ = false;
+  std::vector<std::size_t> open_{};  // operators, outermost first
+  std::uint64_t saved_ = 0;          // when that was last looked at
+  std::uint64_t taken_ = 0;          // when the last operator ended
 };
 
 }  // namespace detail
 
 namespace detail {
 
-/// One pass in a dry frame; returns its saved bytes and its most scratch.
+/// One pass in a dry frame; returns its saved bytes and its most scratch. What it takes is added up
+/// by operator if it is `counted`.
 struct dry_bytes {
   std::uint64_t saved = 0;
   std::uint64_t scratch = 0;
 };
-inline dry_bytes dry_run_once(frame f, observer const& watch, saved_table& slots) {
+inline dry_bytes dry_run_once(frame f, operator_log& log, bool counted, saved_table& slots) {
   block_entry const& e = *f.entry;
+  observer const watch = log.watch();
   f.dry = true;
   f.watch = &watch;
   f.slots = &slots;
   scope s(f);
+  log.begin(s, counted);
   tensor_view const x = e.input.at(nullptr);
   tensor_view const y = e.output.at(nullptr);
   if (f.pass == pass::backward) {
@@ -94,20 +145,19 @@ inline dry_bytes dry_run_once(frame f, observer const& watch, saved_table& slots
 /// whatever the block throws.
 inline memory_need dry_pass(block_entry const& e, model::job const& job, block_id b) {
   memory_need need{};
-  detail::operator_log log{&need};
-  observer const watch = log.watch();
+  detail::operator_log log(need);
   saved_table slots{};
   saved_table evaluated{};
-  auto const run = [&](pass p, saved_table& into) {
-    return detail::dry_run_once(make_frame(e, job, b, p), watch, into);
+  auto const run = [&](pass p, saved_table& into, bool counted = false) {
+    return detail::dry_run_once(make_frame(e, job, b, p), log, counted, into);
   };
-  detail::dry_bytes const forward = run(pass::forward, slots);
+  detail::dry_bytes const forward = run(pass::forward, slots, true);
   need.slots = slots.rows().size();
   detail::dry_bytes const again = run(pass::recompute, slots);
   if (slots.rows().size() != need.slots) {
     throw block_error(e.name, "recompute", "recompute saves fewer tensors than forward");
   }
-  need.scratch_backward = run(pass::backward, slots).scratch;
+  need.scratch_backward = run(pass::backward, slots, true).scratch;
   detail::dry_bytes const evaluate = run(pass::evaluate, evaluated);
   need.saved = std::max(forward.saved, evaluate.saved);
   need.scratch_forward = std::max({forward.scratch, again.scratch, evaluate.scratch});

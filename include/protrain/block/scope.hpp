@@ -158,6 +158,7 @@ class scope {
 
   /// Bytes taken so far, in granules, and the most scratch that was taken at once.
   std::uint64_t saved_used() const noexcept { return saved_used_; }
+  std::uint64_t scratch_used() const noexcept { return scratch_used_; }
   std::uint64_t scratch_peak() const noexcept { return scratch_peak_; }
 
  private:

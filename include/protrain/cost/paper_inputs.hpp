@@ -30,15 +30,19 @@ namespace protrain::inline v0::cost {
 
 /// The rates that a policy gives beside activation swapping.
 template <link::bandwidth_policy B>
-constexpr rates rates_beside_swap(hw::machine const& m, B const& policy) {
+constexpr rates rates_beside_swap(hw::machine const& m, B const& policy, std::uint64_t world = 1) {
   using link::channel;
   using link::rate_beside_swap;
-  return {.host_to_device = rate_beside_swap(policy, m, channel::host_to_device),
-          .device_to_host = rate_beside_swap(policy, m, channel::device_to_host),
+  hw::copy_rates const most = hw::copies_of_rank(m, world);
+  return {.host_to_device =
+              hw::beside(rate_beside_swap(policy, m, channel::host_to_device), most.host_to_device),
+          .device_to_host =
+              hw::beside(rate_beside_swap(policy, m, channel::device_to_host), most.device_to_host),
           .collective = rate_beside_swap(policy, m, channel::collective),
           .device_memory = rate_beside_swap(policy, m, channel::device_memory),
           .host_memory = rate_beside_swap(policy, m, channel::host_memory),
-          .latency = m.copy_latency};
+          .latency = m.copy_latency,
+          .collective_latency = hw::collective_latency(m)};
 }
 
 namespace detail {
@@ -229,14 +233,13 @@ constexpr result<paper_job> make_paper_job(trace::trace const& t,
   if (t.blocks.empty() || l.chunks.empty() || t.job.accumulate == 0 || t.job.world == 0) {
     return error{errc::invalid_argument, "a job needs a block, a chunk, a micro-batch, a rank", 0};
   }
-  rates const alone = rates_of(m, policy);
-  rates const beside = rates_beside_swap(m, policy);
+  rates const alone = rates_of(m, policy, t.job.world);
+  rates const beside = rates_beside_swap(m, policy, t.job.world);
   auto const shards = detail::step_of_shards(t, l, time, alone);
   if (!shards) {
     return shards.failure();
   }
-  std::uint64_t const local =
-      std::max<std::uint64_t>(1, std::min<std::uint64_t>(t.job.world, m.devices));
+  std::uint64_t const local = hw::local_ranks(m, t.job.world);
   detail::paper_filler fill{t, l, *sizes, alone, beside, local};
   fill.out.micro_batches = static_cast<std::uint32_t>(t.job.accumulate);
   fill.out.waits = shards->waits;

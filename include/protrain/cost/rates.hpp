@@ -19,18 +19,24 @@ struct rates {
   bandwidth collective{};
   bandwidth device_memory{};
   bandwidth host_memory{};
-  picoseconds latency{};  ///< of each copy and collective
+  picoseconds latency{};  ///< of each copy
+  picoseconds collective_latency{};
   bool operator==(rates const&) const = default;
 };
 
+/// In a job of `world` ranks, those on one host copy at the rates of all its ranks at once.
 template <link::bandwidth_policy B>
-constexpr rates rates_of(hw::machine const& m, B const& policy) {
-  return {.host_to_device = policy.rate(m, link::channel::host_to_device),
-          .device_to_host = policy.rate(m, link::channel::device_to_host),
+constexpr rates rates_of(hw::machine const& m, B const& policy, std::uint64_t world = 1) {
+  hw::copy_rates const most = hw::copies_of_rank(m, world);
+  return {.host_to_device =
+              hw::beside(policy.rate(m, link::channel::host_to_device), most.host_to_device),
+          .device_to_host =
+              hw::beside(policy.rate(m, link::channel::device_to_host), most.device_to_host),
           .collective = policy.rate(m, link::channel::collective),
           .device_memory = policy.rate(m, link::channel::device_memory),
           .host_memory = policy.rate(m, link::channel::host_memory),
-          .latency = m.copy_latency};
+          .latency = m.copy_latency,
+          .collective_latency = hw::collective_latency(m)};
 }
 
 /// A copy; even one of nothing is issued and pays the latency.
@@ -43,7 +49,7 @@ constexpr picoseconds download_time(rates const& r, std::uint64_t bytes) {
 
 /// An all-gather or reduction of `bytes` over all ranks; nothing to do for one rank.
 constexpr picoseconds collective_time(rates const& r, model::job const& j, std::uint64_t bytes) {
-  return j.world == 1 ? picoseconds{} : time_of(bytes, r.collective) + r.latency;
+  return j.world == 1 ? picoseconds{} : time_of(bytes, r.collective) + r.collective_latency;
 }
 
 /// Memory-bound work that reads and writes `bytes` in all.

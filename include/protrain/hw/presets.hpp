@@ -52,7 +52,9 @@ constexpr machine a100x4() {
 
 /// One H200 with 16 host cores. Rates as measured on such a machine: pinned copies 55.5 and
 /// 55.4 GB/s, 673 TFLOP/s sustained in bf16 GEMMs, 4232 GB/s device to device, AdamW on 16 bound
-/// cores 123 GB/s. The fp32 rate is the datasheet's 67 TFLOP/s x 0.7.
+/// cores 123 GB/s. Together: copies both ways 50.9 GB/s each, and beside them and a GEMM 51.6; beside
+/// AdamW 39 up and 54 down, while AdamW beside both keeps 56 % of its rate. The fp32 rate is the
+/// datasheet's 67 TFLOP/s x 0.7.
 constexpr machine h200x1() {
   return {.name = "h200x1",
           .source = "measured on one H200 host (copies, bf16 GEMM, memories); fp32 estimated",
@@ -67,7 +69,11 @@ constexpr machine h200x1() {
           .host_threads = 16,
           .compute_fp32 = {46'900'000'000'000},
           .compute_half = {673'000'000'000'000},
-          .collective = {412'000'000'000}};
+          .collective = {412'000'000'000},
+          .concurrent = {.both_ways = {{50'900'000'000}, {50'900'000'000}},
+                         .beside_compute = {{51'600'000'000}, {51'600'000'000}},
+                         .beside_update = {{39'000'000'000}, {54'000'000'000}},
+                         .update_beside_copies = {69'000'000'000}}};
 }
 
 inline constexpr std::array<std::string_view, 3> preset_names{"host-demo", "a100x4", "h200x1"};

@@ -16,6 +16,7 @@
 #include <limits>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -65,6 +66,9 @@ class json_field {
 
   /// Refuses members with other names: a misspelt one must not pass for a missing one.
   void allow_only(std::initializer_list<std::string_view> names) const {
+    allow_only(std::span(names.begin(), names.size()));
+  }
+  void allow_only(std::span<std::string_view const> names) const {
     for (auto const& member : as_object().items()) {
       bool known = false;
       for (std::string_view const name : names) {

@@ -61,7 +61,8 @@ inline json to_json(trace::operator_facts const& o) {
           {"forward_ns", nanoseconds(o.forward)},
           {"backward_ns", nanoseconds(o.backward)},
           {"scratch_peak_bytes", o.scratch_peak.value},
-          {"delta_before_bytes", 0}};
+          {"saved_bytes", o.saved.value},
+          {"delta_before_bytes", o.delta_before.value}};
 }
 
 inline json to_json(trace::block_shape const& s, bytes outside) {
@@ -90,14 +91,22 @@ inline json to_json(trace::block_shape const& s, bytes outside) {
 }
 
 inline trace::operator_facts parse_operator(json_field const& f) {
-  f.allow_only({"name", "forward_ns", "backward_ns", "scratch_peak_bytes", "delta_before_bytes"});
-  if (auto const delta = f.find("delta_before_bytes")) {
-    delta->integer(0, 0);  // blocks allocate inside operators only
-  }
+  f.allow_only({"name",
+                "forward_ns",
+                "backward_ns",
+                "scratch_peak_bytes",
+                "saved_bytes",
+                "delta_before_bytes"});
+  auto const or_none = [&](char const* name) {
+    auto const given = f.find(name);
+    return given ? read_bytes(*given) : bytes{};
+  };
   return {.name = text(f.at("name").string()),
           .forward = read_nanoseconds(f.at("forward_ns")),
           .backward = read_nanoseconds(f.at("backward_ns")),
-          .scratch_peak = read_bytes(f.at("scratch_peak_bytes"))};
+          .scratch_peak = read_bytes(f.at("scratch_peak_bytes")),
+          .saved = or_none("saved_bytes"),
+          .delta_before = or_none("delta_before_bytes")};
 }
 
 inline trace::block_shape parse_shape(json_field const& f) {

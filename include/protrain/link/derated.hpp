@@ -73,4 +73,18 @@ struct derated {
 };
 static_assert(knows_swapping<derated> && !knows_swapping<fixed>);
 
+/// Shares as they were measured on `m`: of copies while others go the other way, and of the CPU
+/// optimizer beside both. What isn't known is not disturbed.
+constexpr derated derated_by(hw::machine const& m) noexcept {
+  auto const share = [](bandwidth alone, bandwidth together) -> std::uint32_t {
+    std::uint64_t const least = hw::beside(alone, together).per_second;
+    return alone.per_second == 0
+               ? 1000
+               : static_cast<std::uint32_t>(mul_div(least, 1000, alone.per_second));
+  };
+  return {.host_to_device = share(m.host_to_device, m.concurrent.both_ways.host_to_device),
+          .device_to_host = share(m.device_to_host, m.concurrent.both_ways.device_to_host),
+          .host_memory = share(m.host_bandwidth, m.concurrent.update_beside_copies)};
+}
+
 }  // namespace protrain::inline v0::link

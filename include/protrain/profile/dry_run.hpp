@@ -40,7 +40,10 @@ inline trace::block_shape make_shape(block::block_entry const& e, block::memory_
                          .scratch_backward = {need.scratch_backward},
                          .reads_input = e.reads_input};
   for (block::operator_need const& o : need.operators) {
-    out.operators.push_back({.name = text(o.name), .scratch_peak = {o.scratch}});
+    out.operators.push_back({.name = text(o.name),
+                             .scratch_peak = {o.scratch},
+                             .saved = {o.saved},
+                             .delta_before = {o.before}});
   }
   return out;
 }

@@ -161,7 +161,8 @@ class memory_manager {
                        rules,
                        std::move(rule)) {}
 
-  /// From a trace of `model` that exists already, measured or read from a file; the job is its.
+  /// From a trace of `model` that exists already, measured or read from a file; the job is its:
+  /// `{device, model, profile::measure(device, model, job, batch), machine, budget}`.
   template <detail::stack_like Model>
     requires std::same_as<Comm, comm::self>
   memory_manager(Device& device,
@@ -173,6 +174,24 @@ class memory_manager {
                  Rule rule = {})
       : memory_manager(device,
                        nullptr,
+                       detail::describe(std::forward<Model>(model), std::move(facts)),
+                       machine,
+                       budget,
+                       rules,
+                       std::move(rule)) {}
+
+  /// As one rank of `comm`. Every rank needs the same trace (profile::agree).
+  template <detail::stack_like Model>
+  memory_manager(Device& device,
+                 Comm& comm,
+                 Model&& model,
+                 trace::trace facts,
+                 hw::machine const& machine,
+                 plan::budget const& budget,
+                 Policies const& rules = {},
+                 Rule rule = {})
+      : memory_manager(device,
+                       &comm,
                        detail::describe(std::forward<Model>(model), std::move(facts)),
                        machine,
                        budget,

@@ -74,14 +74,14 @@ constexpr picoseconds duration_of(schedule::program const& p,
   return {};
 }
 
-/// Durations by instruction. With `link::fixed` they don't depend on what else runs; a policy
+/// Durations by instruction, on one of the job's ranks. With `link::fixed` they don't depend on what else runs; a policy
 /// whose rates do needs another simulation, not other durations. O(operands).
 template <link::bandwidth_policy B = link::fixed>
 constexpr std::vector<picoseconds> durations_of(schedule::program const& p,
                                                 trace::trace const& t,
                                                 hw::machine const& m,
                                                 B const& policy = {}) {
-  cost::rates const r = cost::rates_of(m, policy);
+  cost::rates const r = cost::rates_of(m, policy, t.job.world);
   std::vector<picoseconds> out{};
   out.reserve(p.instructions.size());
   for (schedule::instruction const& i : p.instructions) {

@@ -23,12 +23,17 @@ enum class pin : std::uint8_t { free, keep, checkpoint, swap };
 /// Where the times come from; the bytes of a dry run are exact.
 enum class source : std::uint8_t { analytic, dry_run, measured };
 
-/// One operator scope inside a block.
+/// The operator scopes of one name inside a block, added up. Times and saved bytes are without
+/// those of scopes inside; the rest of a block is what happens between its scopes.
 struct operator_facts {
   text name{};
   picoseconds forward{};
   picoseconds backward{};
   bytes scratch_peak{};  ///< intra-operator delta: most scratch alive inside, of both passes
+  bytes saved{};         ///< what forward saves inside
+  /// Inter-operator delta: what both passes save or take as scratch, outside any scope, since the
+  /// scope before or the pass's start.
+  bytes delta_before{};
   bool operator==(operator_facts const&) const = default;
 };
 

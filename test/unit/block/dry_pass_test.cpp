@@ -73,8 +73,39 @@ TEST_CASE("every tensor counts in granules, saves sum up and scratch peaks") {
   CHECK(need.scratch_forward == 512);
   CHECK(need.scratch_backward == 768);
   REQUIRE(need.operators.size() == 2);
-  CHECK(need.operators[0] == protrain::block::operator_need{"product", 768});
-  CHECK(need.operators[1] == protrain::block::operator_need{"bias", 256});
+  CHECK(need.operators[0] == protrain::block::operator_need{"product", 768, 0, 768});
+  CHECK(need.operators[1] == protrain::block::operator_need{"bias", 256, 0, 0});
+}
+
+TEST_CASE(
+    "what an operator saves is its own, and what is taken between operators comes before one") {
+  memory_need const need = need_of(
+      [](scope& s, tensor_view, tensor_view) {
+        s.scratch(dtype::u8, {1});
+        {
+          auto const outer = s.op("outer");
+          s.save("a", dtype::u8, {1});
+          {
+            auto const inner = s.op("inner");
+            s.save("b", dtype::u8, {257});
+            s.scratch(dtype::u8, {1});
+          }
+          s.save("c", dtype::u8, {1});
+        }
+        s.save("d", dtype::u8, {1000});
+        s.scratch(dtype::u8, {1});
+        auto const inner = s.op("inner");
+        s.save("e", dtype::u8, {1});
+      },
+      [](scope& s, tensor_view, tensor_view, tensor_view) {
+        {
+          auto const outer = s.op("outer");
+        }
+        s.scratch(dtype::u8, {1});
+        auto const outer = s.op("outer");
+      });
+  CHECK(need.operators == std::vector<protrain::block::operator_need>{
+                              {"outer", 256, 512, 256 + 256}, {"inner", 256, 768, 1024 + 256}});
 }
 
 TEST_CASE("a block sees the job's whole micro-batch, and no kernel runs") {

@@ -36,6 +36,39 @@ TEST_CASE("every preset has its name, a source, memory and rates") {
   }
 }
 
+TEST_CASE("what a preset gets together is at most what it gets alone") {
+  for (auto const name : hw::preset_names) {
+    hw::machine const m = *hw::preset(name);
+    for (hw::copy_rates const& of : {m.concurrent.both_ways,
+                                     m.concurrent.beside_compute,
+                                     m.concurrent.beside_update,
+                                     m.concurrent.all_ranks}) {
+      CHECK(of.host_to_device <= m.host_to_device);
+      CHECK(of.device_to_host <= m.device_to_host);
+    }
+    CHECK(m.concurrent.update_beside_copies <= m.host_bandwidth);
+    CHECK(hw::collective_latency(m) == m.copy_latency);
+  }
+}
+
+TEST_CASE("ranks that share a host copy as fast as all of them do at once") {
+  hw::machine m{.devices = 4, .concurrent = {.both_ways = {{1}, {1}}, .all_ranks = {{60}, {250}}}};
+  CHECK(hw::copies_of_rank(m, 1) == hw::copy_rates{});
+  for (std::uint64_t const world : {2U, 4U, 8U}) {
+    CHECK(hw::copies_of_rank(m, world) == hw::copy_rates{{60}, {250}});
+  }
+  CHECK(hw::beside({100}, {60}) == bandwidth{60});
+  CHECK(hw::beside({200}, {250}) == bandwidth{200});  // never above the rate alone
+  CHECK(hw::beside({100}, {}) == bandwidth{100});     // not known
+  m.devices = 1;
+  CHECK(hw::copies_of_rank(m, 4) == hw::copy_rates{});
+  CHECK(hw::local_ranks({.devices = 4}, 8) == 4);
+  CHECK(hw::local_ranks({.devices = 4}, 3) == 3);
+  CHECK(hw::local_ranks({.devices = 0}, 0) == 1);
+  CHECK(hw::collective_latency({.copy_latency = {5}}) == picoseconds{5});
+  CHECK(hw::collective_latency({.copy_latency = {5}, .collective_latency = {7}}) == picoseconds{7});
+}
+
 TEST_CASE("an unknown machine is an invalid argument") {
   CHECK(hw::preset("h200").failure().code == errc::invalid_argument);
   CHECK(hw::preset("").failure().code == errc::invalid_argument);

@@ -39,20 +39,24 @@ trace::trace example() {
        .decay = false,
        .learning_rate_scale = 0.1F,
        .uses = {{1}}}};
-  t.shapes = {
-      {.name = "embedding", .output = {4096}, .reads_input = false},
-      {.name = "block",
-       .pinned = trace::pin::checkpoint,
-       .forward = {1'234'567},
-       .backward = {2'000'000},
-       .input = {4096},
-       .output = {4096},
-       .saved = {10'000'000'000},
-       .scratch_forward = {512},
-       .scratch_backward = {1024},
-       .operators = {{.name = "attn", .forward = {1}, .backward = {999}, .scratch_peak = {7}},
-                     {.name = "mlp"}}},
-      {.name = "head", .pinned = trace::pin::swap, .input = {4096}}};
+  t.shapes = {{.name = "embedding", .output = {4096}, .reads_input = false},
+              {.name = "block",
+               .pinned = trace::pin::checkpoint,
+               .forward = {1'234'567},
+               .backward = {2'000'000},
+               .input = {4096},
+               .output = {4096},
+               .saved = {10'000'000'000},
+               .scratch_forward = {512},
+               .scratch_backward = {1024},
+               .operators = {{.name = "attn",
+                              .forward = {1},
+                              .backward = {999},
+                              .scratch_peak = {7},
+                              .saved = {512},
+                              .delta_before = {768}},
+                             {.name = "mlp"}}},
+              {.name = "head", .pinned = trace::pin::swap, .input = {4096}}};
   t.blocks = {{0}, {1}, {2}};
   t.batch = {512};
   t.outside = {77};
@@ -97,6 +101,15 @@ TEST_CASE("a parameter without a learning-rate scale has 1") {
   trace::trace const t = parse(object.dump());
   CHECK(t.parameters[2].learning_rate_scale == 1);
   CHECK(example().parameters[2].learning_rate_scale == 0.1F);
+}
+
+TEST_CASE("an operator that says neither what it saves nor what comes before it has 0") {
+  auto object = io::json::parse(good);
+  object["shapes"][1]["ops"][0].erase("saved_bytes");
+  object["shapes"][1]["ops"][0].erase("delta_before_bytes");
+  trace::operator_facts const of = parse(object.dump()).shapes[1].operators[0];
+  CHECK(of == trace::operator_facts{
+                  .name = "attn", .forward = {1}, .backward = {999}, .scratch_peak = {7}});
 }
 
 TEST_CASE("members that must agree") {

@@ -69,6 +69,16 @@ TEST_CASE("shares are clamped to what the laws allow") {
   CHECK(policy.rate_beside_swap(stopped, channel::host_to_device).per_second == 0);
 }
 
+TEST_CASE("shares as a machine was measured") {
+  hw::machine m = small;
+  CHECK(link::derated_by(m) == link::derated{.host_to_device = 1000, .device_to_host = 1000});
+  m.concurrent.both_ways = {{7'500}, {30'000}};
+  m.concurrent.update_beside_copies = {10'000};
+  CHECK(link::derated_by(m) ==
+        link::derated{.host_to_device = 750, .device_to_host = 1000, .host_memory = 250});
+  CHECK(link::derated_by({}) == link::derated{.host_to_device = 1000, .device_to_host = 1000});
+}
+
 TEST_CASE("a rate near 64 bits does not wrap") {
   hw::machine const fast{.host_to_device = {~std::uint64_t{0}}};
   CHECK(link::derated{.host_to_device = 500}

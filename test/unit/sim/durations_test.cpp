@@ -41,7 +41,11 @@ trace::trace one_block() {
 }
 
 /// Duration of one instruction that reads 10 bytes and updates 20.
-std::uint64_t duration(opcode op, queue_id queue, std::uint64_t amount, std::uint64_t world = 1) {
+std::uint64_t duration(opcode op,
+                       queue_id queue,
+                       std::uint64_t amount,
+                       std::uint64_t world = 1,
+                       hw::machine const& machine = round_machine()) {
   trace::trace t = one_block();
   t.job.world = world;
   schedule::program p{};
@@ -49,7 +53,7 @@ std::uint64_t duration(opcode op, queue_id queue, std::uint64_t amount, std::uin
   p.operands.push_back({.mode = access::read_write, .bytes = 20});
   p.instructions.push_back(
       {.op = op, .queue = queue, .block = block_id{0}, .amount = amount, .operand_count = 2});
-  return sim::durations_of(p, t, round_machine()).front().value;
+  return sim::durations_of(p, t, machine).front().value;
 }
 
 }  // namespace
@@ -76,6 +80,19 @@ TEST_CASE("collectives of one rank take no time") {
   CHECK(duration(opcode::gather, queue_id::gather, 1000) == 0);
   CHECK(duration(opcode::reduce, queue_id::reduce, 1000) == 0);
   CHECK(duration(opcode::gather, queue_id::gather, 1000, 2) == 4100);
+}
+
+TEST_CASE("ranks of one host take the rates of all ranks at once, and collectives their latency") {
+  hw::machine m = round_machine();
+  m.devices = 2;
+  m.collective_latency = {500};
+  m.concurrent.all_ranks = {{m.host_to_device.per_second / 2}, {m.device_to_host.per_second / 5}};
+  CHECK(duration(opcode::upload, queue_id::h2d, 1000, 1, m) == 1100);
+  CHECK(duration(opcode::upload, queue_id::h2d, 1000, 2, m) == 2100);
+  CHECK(duration(opcode::offload, queue_id::d2h, 1000, 2, m) == 10'100);
+  CHECK(duration(opcode::gather, queue_id::gather, 1000, 2, m) == 4500);
+  m.devices = 1;
+  CHECK(duration(opcode::upload, queue_id::h2d, 1000, 2, m) == 1100);
 }
 
 TEST_CASE("memory-bound work takes what its operands move, at its queue's memory") {
