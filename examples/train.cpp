@@ -19,6 +19,7 @@
 #include "protrain/io/file.hpp"
 #include "protrain/io/input_error.hpp"
 #include "protrain/profile/dry_run.hpp"
+#include "protrain/profile/measure.hpp"
 #include "protrain/report/format.hpp"
 #include "protrain/report/memory_table.hpp"
 #include "protrain/report/plan_summary.hpp"
@@ -263,8 +264,26 @@ void declare(cli::flags& f) {
   cli::add_budget_flags(f);
   cli::add_plan_flag(f);
   f.add("log", "FILE", "", "write a line of JSON per step, and FILE.meta.json")
+      .add_switch("profile", "plan with times that the blocks take here, not with host-demo's")
       .add_switch("plain", "train by a plain loop instead: no plan, no budget, the same bits")
       .add_switch("help", "print this");
+}
+
+/// The blocks' times on the device that will run them, with the first batch of rank 0. Where not
+/// even one block fits, no plan does: the search says what is short.
+protrain::trace::trace measured(setup const& s, std::string const& device) {
+  if (protrain::profile::device_need(s.model.table, s.task.job) > s.planning.budget.gpu) {
+    return s.planning.facts;
+  }
+  cli::step_data data(s.task.job);
+  auto const batch = data.fill(s.text, 1);
+  std::array<std::uint64_t, 2> const limit{s.planning.budget.gpu.value, 0};
+  if (device == "serial") {
+    protrain::device::serial_device serial({.limit = limit});
+    return protrain::profile::measure(serial, s.model.table, s.task.job, batch);
+  }
+  protrain::device::host_device host({.limit = limit});
+  return protrain::profile::measure(host, s.model.table, s.task.job, batch);
 }
 
 setup read_setup(cli::flags const& f, cli::runfiles const& files) {
@@ -303,6 +322,9 @@ int run(int count, char** words) {
   std::string const device = f.choice("device", "host", {"host", "serial"});
   bool const plain = f.given("plain");
   setup s = read_setup(f, files);
+  if (f.given("profile")) {
+    s.planning.facts = measured(s, device);
+  }
   cli::watch_interrupt();
   std::string const job = cli::describe(s.task, s.planning.facts);
   std::printf("job         %s\n", job.c_str());

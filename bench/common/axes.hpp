@@ -26,12 +26,20 @@ inline constexpr std::array<std::int64_t, 2> update_elements{1 << 18, 1 << 24};
 
 /// Allocations that live at once in an arena: a small model's, and a large one's.
 inline constexpr std::array<std::int64_t, 2> live_allocations{64, 1024};
+/// Layers of the quick start's GPT-2, and of a deeper one.
+inline constexpr std::array<std::int64_t, 2> quickstart_layers{6, 24};
 /// Blocks of a model that does nothing.
 inline constexpr std::array<std::int64_t, 2> idle_blocks{8, 64};
 
 /// The 10B GPT-2 of the ProTrain paper: 48 blocks of hidden size 4096.
 inline model::gpt2_config gpt2_10b() {
   return {.layers = 48, .hidden = 4096, .heads = 32, .inner = 16'384, .vocabulary = 50'304};
+}
+
+/// The model of the quick start.
+inline model::gpt2_config gpt2_quickstart() {
+  return {
+      .layers = 6, .hidden = 128, .heads = 4, .inner = 512, .vocabulary = 256, .positions = 128};
 }
 
 namespace detail {

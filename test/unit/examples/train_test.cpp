@@ -123,6 +123,17 @@ TEST_CASE_FIXTURE(fixture, "every plan and the plain loop give the same bits") {
   }
 }
 
+TEST_CASE_FIXTURE(fixture, "so does a plan from measured times") {
+  std::string const job = "--steps 3 --dropout 0.1";
+  auto const plain = bits(job + " --plain");
+  CHECK(bits(job + " --profile --gpu-memory 700KiB") == plain);
+  CHECK(bits(job + " --profile --device serial") == plain);
+  command const& c = run(job + " --profile --gpu-memory 1KiB");
+  CHECK(c.code == 2);  // not one block fits
+  CHECK(c.one_line());
+  CHECK(c.complains("does not fit: the GPU budget is short by "));
+}
+
 TEST_CASE_FIXTURE(fixture, "seed, data, dropout and learning rate do change bits") {
   auto const base = bits("--steps 2");
   for (std::string const other : {"--seed 2", "--dropout 0", "--lr 2e-3", "--sequence 31"}) {

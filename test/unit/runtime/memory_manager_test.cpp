@@ -7,6 +7,7 @@
 #include "protrain/device/serial/serial_device.hpp"
 #include "protrain/hw/presets.hpp"
 #include "protrain/optim/sgd.hpp"
+#include "protrain/profile/measure.hpp"
 #include "test/support/mlp.hpp"
 
 #include <doctest/doctest.h>
@@ -156,6 +157,19 @@ TEST_CASE("a trace that exists already is taken as it is") {
   memory_manager manager{device, model, facts, machine, small};
   CHECK(manager.trace() == facts);
   CHECK(losses_of(manager) == losses_of_parts(model));
+}
+
+TEST_CASE("a measured trace plans and trains like a dry run's") {
+  auto const model = test::make_mlp<float>(config);
+  device::host_device device;
+  trace::trace const facts = profile::measure(device, model, job, data(0).batch);
+  CHECK(facts.from == trace::source::measured);
+  CHECK(trace::fingerprint(facts) == trace::fingerprint(profile::dry_run(model, job)));
+  comm::self alone;
+  memory_manager manager{device, alone, model, facts, machine, small};
+  CHECK(manager.trace() == facts);
+  CHECK(losses_of(manager) == losses_of_parts(model));
+  CHECK(manager.measured(space::device).peak == manager.predicted(space::device).peak);
 }
 
 TEST_CASE("policies and update rule are the caller's") {
