@@ -119,6 +119,39 @@ struct editable {
     }
   }
 
+  /// Moves instruction `from` to position `to`. Nobody waits for what comes later now; memory is
+  /// live at the positions where it was.
+  void move(std::uint32_t from, std::uint32_t to) {
+    node const moved = nodes[from];
+    nodes.erase(nodes.begin() + from);
+    nodes.insert(nodes.begin() + to, moved);
+    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+      auto& d = nodes[i].dependencies;
+      for (std::uint32_t& k : d) {
+        k = k == from ? to : from < k && k <= to ? k - 1 : to <= k && k < from ? k + 1 : k;
+      }
+      std::erase_if(d, [i](std::uint32_t k) { return k >= i; });
+    }
+  }
+
+  /// Puts a copy of instruction `at` to position `to` behind it, after its original and what is
+  /// there before.
+  void repeat(std::uint32_t at, std::uint32_t to) {
+    for (node& n : nodes) {
+      for (std::uint32_t& k : n.dependencies) {
+        k += k >= to ? 1U : 0U;
+      }
+    }
+    node copy = nodes[at];
+    copy.dependencies.push_back(at);
+    copy.dependencies.push_back(to - 1);
+    nodes.insert(nodes.begin() + to, copy);
+    for (schedule::allocation& a : frame.allocations) {
+      a.begin += a.begin >= to ? 1U : 0U;
+      a.end += a.end >= to ? 1U : 0U;
+    }
+  }
+
  private:
   void shorten_allocations(std::uint32_t at) {
     std::vector<allocation_id> renamed;

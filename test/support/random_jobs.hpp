@@ -196,6 +196,15 @@ inline trace::trace random_trace(random_source& r) {
   return t;
 }
 
+/// The same odd shapes with a tenth of the elements: where what is tested is the schedule.
+inline trace::trace smaller(trace::trace t) {
+  for (model::parameter& p : t.parameters) {
+    std::uint64_t& extent = p.shape.front();
+    extent = extent > 10 ? extent / 10 : extent;
+  }
+  return t;
+}
+
 /// Capacities from one granule, where most tensors are oversize, to several blocks.
 inline chunk::layout random_layout(random_source& r, trace::trace const& t) {
   std::uint64_t const capacity = r.chance(20) ? r.between(1, 600) : r.between(1000, 6000);

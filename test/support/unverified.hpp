@@ -2,12 +2,14 @@
 #pragma once
 // Runs programs that verify refuses: to see that they really go wrong.
 
+#include "protrain/optim/adamw.hpp"
 #include "protrain/schedule/program.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace protrain::test {
@@ -24,6 +26,32 @@ void exchange_dependencies(Engine& engine, schedule::program const& with) {
     program.instructions[i].dependency_count = with.instructions[i].dependency_count;
   }
 }
+
+/// AdamW that brings other programs along. An engine moves its rule in after it has proven its
+/// programs and before it looks at them again: then they are exchanged, all of them.
+class exchanging_adamw : public optim::adamw {
+ public:
+  exchanging_adamw() = default;
+  /// Makes `with` of the programs in front of `into`, as many; where an engine's parts are moved
+  /// into it, the programs stay where they are.
+  exchanging_adamw(schedule::program* into, std::span<schedule::program const> with)
+      : into_(into), with_(with) {}
+  exchanging_adamw(exchanging_adamw const&) = default;
+  exchanging_adamw(exchanging_adamw&& other) : exchanging_adamw(std::as_const(other)) {
+    std::ranges::copy(with_, into_);
+  }
+  exchanging_adamw& operator=(exchanging_adamw const&) = default;
+  exchanging_adamw& operator=(exchanging_adamw&&) = default;
+  ~exchanging_adamw() = default;
+  bool operator==(exchanging_adamw const& other) const {
+    return into_ == other.into_ && with_.data() == other.with_.data();
+  }
+
+ private:
+  schedule::program* into_ = nullptr;
+  std::span<schedule::program const> with_{};
+};
+static_assert(optim::update_rule<exchanging_adamw>);
 
 /// `p` without dependency number `at`, counted over the whole program.
 inline schedule::program without_dependency(schedule::program p, std::uint32_t at) {

@@ -11,6 +11,7 @@
 #include "protrain/optim/adamw.hpp"
 #include "protrain/plan/plan.hpp"
 #include "protrain/runtime/batch.hpp"
+#include "protrain/runtime/detail/agreement.hpp"
 #include "protrain/runtime/detail/executor.hpp"
 #include "protrain/runtime/detail/segments.hpp"
 #include "protrain/runtime/detail/setup.hpp"
@@ -36,7 +37,7 @@ namespace protrain::inline v0::runtime {
 /// `step`, `evaluate`, `flush`, `read` and `visit` are collective: every rank makes the same calls
 /// in the same order.
 ///
-/// Errors: `engine_error` when plan, model or batch don't fit each other; what the device, the
+/// Errors: `engine_error` when plan, model, batch or the ranks' programs don't fit each other; what the device, the
 /// communicator or a block throws otherwise. Before a step's first update a failure leaves the
 /// engine of a single rank usable; after it, and with several ranks, only destruction and
 /// `initialise` are left. A failure aborts the communicator, so that no rank waits for this one.
@@ -58,6 +59,7 @@ class engine {
         comm_(comm),
         model_(std::move(model)),
         parts_(detail::checked(std::move(parts), model_, comm.rank(), comm.size())),
+        agreement_(parts_.programs),
         rule_(std::move(rule)),
         bytes_(*update::bytes_of(parts_.facts.job)),
         segments_(device),
@@ -83,10 +85,7 @@ class engine {
   ~engine() {
     try {
       drop_running();
-    } catch (std::exception const& e) {
-      abandon(e.what());
-    } catch (...) {
-      abandon("of an unknown exception");
+    } catch (...) {  // NOLINT(bugprone-empty-catch): what ran has been cleaned up
     }
   }
 
@@ -212,11 +211,12 @@ class engine {
 
   // --- a segment ---------------------------------------------------------------------------------
 
-  void check_usable() const {
+  void check_usable() {
     if (failed_) {
       throw engine_error(
           "the engine failed during an update: initialise it again or make a new one");
     }
+    agreement_.reach(comm_);
   }
 
   void load_batch(batch const& data, std::uint64_t first, std::uint64_t count, std::uint64_t of) {
@@ -378,6 +378,7 @@ class engine {
   Comm& comm_;
   block::table model_;
   plan_parts parts_;
+  detail::agreement agreement_;
   Rule rule_;
   update::state_bytes bytes_;
   detail::segments<Device> segments_;

@@ -2,6 +2,7 @@
 // Written by tools/self_checks: every header of this folder, twice.
 // clang-format off
 #include <protrain/runtime/batch.hpp>
+#include <protrain/runtime/detail/agreement.hpp>
 #include <protrain/runtime/detail/bindings.hpp>
 #include <protrain/runtime/detail/executor.hpp>
 #include <protrain/runtime/detail/image.hpp>
@@ -17,6 +18,7 @@
 #include <protrain/runtime/memory_manager.hpp>
 #include <protrain/runtime/pending.hpp>
 #include <protrain/runtime/batch.hpp>
+#include <protrain/runtime/detail/agreement.hpp>
 #include <protrain/runtime/detail/bindings.hpp>
 #include <protrain/runtime/detail/executor.hpp>
 #include <protrain/runtime/detail/image.hpp>

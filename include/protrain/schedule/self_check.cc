@@ -19,6 +19,7 @@
 #include <protrain/schedule/detail/verify_spans.hpp>
 #include <protrain/schedule/detail/verify_states.hpp>
 #include <protrain/schedule/detail/verify_tables.hpp>
+#include <protrain/schedule/digest.hpp>
 #include <protrain/schedule/knobs.hpp>
 #include <protrain/schedule/memory.hpp>
 #include <protrain/schedule/program.hpp>
@@ -43,6 +44,7 @@
 #include <protrain/schedule/detail/verify_spans.hpp>
 #include <protrain/schedule/detail/verify_states.hpp>
 #include <protrain/schedule/detail/verify_tables.hpp>
+#include <protrain/schedule/digest.hpp>
 #include <protrain/schedule/knobs.hpp>
 #include <protrain/schedule/memory.hpp>
 #include <protrain/schedule/program.hpp>

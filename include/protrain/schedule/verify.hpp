@@ -151,7 +151,8 @@ constexpr verdict check_meaning(program const& p,
 ///    batches and losses, carried and of no other use in any segment, advance from one time to the
 ///    next, evenly, and with them the counts of what is summed.
 /// 8. A program is the same value on every rank, so all ranks issue the same collectives in the
-///    same order; operands with a stride are looked at as `rank` sees them.
+///    same order; operands with a stride are looked at as `rank` sees them. That the ranks do run
+///    the same programs is for them to find out (`digest`).
 /// What instructions do inside their operands is the device's, the communicator's and the block
 /// law's part.
 constexpr verdict verify(program const& all_ranks,
@@ -177,6 +178,9 @@ constexpr verdict verify(program const& all_ranks,
     return v;
   }
   if (verdict const v = detail::check_instructions(all_ranks); !v) {
+    return v;
+  }
+  if (verdict const v = detail::check_taking_order(all_ranks); !v) {
     return v;
   }
   for (std::uint32_t const nth : {0U, all_ranks.times - 1}) {

@@ -28,15 +28,6 @@ using namespace protrain;
 
 constexpr std::uint64_t first_seed = 70'000;
 
-/// The same odd shapes with a tenth of the elements: what is tested is the schedule.
-trace::trace smaller(trace::trace t) {
-  for (model::parameter& p : t.parameters) {
-    std::uint64_t& extent = p.shape.front();
-    extent = extent > 10 ? extent / 10 : extent;
-  }
-  return t;
-}
-
 struct subject_case {
   test::subject subject;
   chunk::layout layout;
@@ -45,7 +36,7 @@ struct subject_case {
 
 subject_case make(std::uint64_t seed) {
   test::random_source dice(seed);
-  trace::trace const facts = smaller(test::random_trace(dice));
+  trace::trace const facts = test::smaller(test::random_trace(dice));
   chunk::layout layout = chunk::make_layout(facts, dice.between(100, 900));
   schedule::knobs const knobs = test::random_knobs(dice, facts, layout);
   test::any_eviction const eviction{dice.between32(0, test::eviction_kinds - 1)};
@@ -114,7 +105,7 @@ TEST_CASE("no order changes a bit, and no task writes what it didn't declare") {
 /// Cases over several ranks and with updates that are left over, smaller too.
 test::random_case make_ranked(std::uint64_t seed) {
   test::random_case c = test::make_ranked_case(seed);
-  c.facts = smaller(std::move(c.facts));
+  c.facts = test::smaller(std::move(c.facts));
   test::random_source dice(~seed);
   c.layout = chunk::make_layout(c.facts, dice.between(100, 900));
   schedule::knobs const timed = c.knobs;

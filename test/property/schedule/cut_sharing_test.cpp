@@ -206,13 +206,15 @@ TEST_CASE("what the caller finds of one program isn't what it gives another") {
 /// they move over them: apart in the first and the last repetition, the same in the second.
 void cross_losses(subject const& s, program& q) {
   std::uint64_t const size = 4 * s.facts.job.micro_batch;
-  auto const at = make_id<allocation_id>(q.allocations.size());
-  q.allocations.push_back({.where = space::device,
-                           .what = category::batch,
-                           .offset = extent(q, space::device),
-                           .bytes = size * (q.before + q.micro_batches * q.times),
-                           .end = static_cast<std::uint32_t>(q.instructions.size())});
+  auto const at = make_id<allocation_id>(carried_count(q));
+  q.allocations.insert(q.allocations.begin() + static_cast<std::ptrdiff_t>(at.index()),
+                       {.where = space::device,
+                        .what = category::batch,
+                        .offset = extent(q, space::device),
+                        .bytes = size * (q.before + q.micro_batches * q.times),
+                        .end = static_cast<std::uint32_t>(q.instructions.size())});
   for (schedule::operand& o : q.operands) {
+    o.allocation.value += o.allocation >= at ? 1U : 0U;
     schedule::allocation const& a = q.allocations[o.allocation.index()];
     if (o.what == role::loss && a.where == space::device) {
       bool const moves = a.micro_batch == 1;

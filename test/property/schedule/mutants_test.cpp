@@ -198,6 +198,28 @@ TEST_CASE("memory that isn't given back leaks") {
   CHECK(t.of(rejection::leak) >= test::scaled(100));
 }
 
+TEST_CASE("memory listed in another order than it is taken is refused") {
+  tally const t = run("allocations exchanged", test::scaled(1000), [](subject& s, tally& sum) {
+    std::vector<std::uint32_t> later;  // those that begin after their neighbour
+    for (std::uint32_t i = 1; i < s.p.allocations.size(); ++i) {
+      if (s.p.allocations[i - 1].begin < s.p.allocations[i].begin) {
+        later.push_back(i);
+      }
+    }
+    schedule::program q = s.p;
+    std::uint32_t const at = s.pick(later);
+    std::swap(q.allocations[at - 1], q.allocations[at]);
+    for (schedule::operand& o : q.operands) {
+      std::uint32_t& k = o.allocation.value;
+      k = k == at ? at - 1 : k + 1 == at ? at : k;
+    }
+    schedule::verdict const v = s.verify(q);
+    CHECK(v.reason == rejection::malformed);
+    sum.add(v);
+  });
+  CHECK(t.rejected() >= test::scaled(100));
+}
+
 TEST_CASE("skipped steps of a contribution are named") {
   auto const skip = [](test::editable& e, std::uint32_t at) { e.erase(at); };
   run_on("skipped reduce", rejection::missing_reduce, opcode::reduce, skip);

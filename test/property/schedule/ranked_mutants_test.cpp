@@ -268,6 +268,23 @@ TEST_CASE("staging smaller than what it reduces, or missing, is refused") {
          }));
 }
 
+TEST_CASE("staging that isn't aligned is refused") {
+  refuse("staging beside a granule", {rejection::malformed}, [](subject& s, schedule::program& q) {
+    std::vector<std::uint32_t> roomy;  // operands smaller than the staging of the largest chunk
+    for (std::uint32_t k = 0; k < q.operands.size(); ++k) {
+      schedule::operand const& o = q.operands[k];
+      if (o.what == role::staging && o.bytes < q.allocations[o.allocation.index()].bytes) {
+        roomy.push_back(k);
+      }
+    }
+    if (roomy.empty()) {
+      return false;
+    }
+    q.operands[s.pick(roomy)].offset = s.dice.chance(50) ? 4 : address_granule / 2;
+    return true;
+  });
+}
+
 TEST_CASE("a program for other ranks, or another rank than there are, is refused") {
   for (std::uint64_t seed = first_seed; seed < first_seed + test::scaled(60); ++seed) {
     CAPTURE(seed);
@@ -339,6 +356,40 @@ TEST_CASE("an update that was left over comes before everything that counts on i
         }
         q = *found;
         return on(left_over, last)(s, q);
+      },
+      ranks,
+      true);
+}
+
+bool zeroes_host_norm(schedule::instruction const& i) {
+  return i.op == opcode::zero && i.queue == queue_id::cpu;
+}
+
+TEST_CASE("the norm is of this step's gradient, not of the one that was left over") {
+  refuse(
+      "norm before the left-over update",
+      {rejection::missing_accumulate},
+      [](subject& s, schedule::program& q) {
+        schedule::program const* const found = s.find(segment::resume);
+        if (found == nullptr) {
+          return false;
+        }
+        q = *found;
+        auto const zero = test::positions(q, zeroes_host_norm);
+        auto const late = test::positions(q, left_over);
+        chunk_id const c = q.instructions[s.pick(late)].chunk;
+        auto const norm = test::positions(q, [c](schedule::instruction const& i) {
+          return i.op == opcode::norm_partial && i.chunk == c;
+        });
+        test::editable e(q);
+        auto const first = e.nodes[zero.front()];
+        auto const second = e.nodes[norm.front()];
+        e.erase(norm.front());
+        e.erase(zero.front());
+        test::insert_alone(e, second, false);
+        test::insert_alone(e, first, false);
+        q = e.program();
+        return true;
       },
       ranks,
       true);

@@ -345,6 +345,40 @@ TEST_CASE("a rank that fails makes the others throw at once, and they name it") 
   }
 }
 
+TEST_CASE("ranks whose plans differ are told so before they exchange anything") {
+  constexpr std::uint32_t ranks = 3;
+  test::subject const s = tied_mlp(ranks);
+  for (std::uint32_t other = 0; other < ranks; ++other) {
+    for (unsigned const first : {0U, 1U, 2U}) {  // what the ranks call first
+      CAPTURE(other);
+      CAPTURE(first);
+      std::vector<report> out(ranks);
+      comm::thread_group group(ranks, std::chrono::seconds(20));
+      test::on_ranks(ranks, [&](std::uint32_t rank) {
+        comm::threads mine(group, rank);
+        device::serial_device d;
+        auto const& at = test::update_times[rank == other ? 1 : 0];
+        runtime::engine engine(d, mine, s.table, parts_of(s, at));
+        engine.initialise(s.load);
+        record(out[rank], [&] {
+          test::global_data const data(s, 0);
+          if (first == 0) {
+            (void)engine.step(data.of(rank), {}).get();
+          } else if (first == 1) {
+            (void)engine.evaluate(data.of(rank));
+          } else {
+            (void)engine.read(make_id<parameter_id>(0));
+          }
+        });
+      });
+      for (report const& r : out) {
+        CHECK(contains(r.what, "the ranks' plans differ"));
+        CHECK(r.seconds < 10);
+      }
+    }
+  }
+}
+
 TEST_CASE("a batch that is bad on one rank fails on both, and names the rank") {
   test::subject const s = tied_mlp(2);
   for (test::update_time const& at : test::update_times) {

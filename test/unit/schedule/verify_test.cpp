@@ -72,6 +72,30 @@ TEST_CASE("each rule, broken once") {
       {"a tensor at a wrong offset",
        rejection::malformed,
        [](fixture& f) { f.layout.chunks[0].tensors[1].offset = 128; }},
+      {"a parameter that lies elsewhere",
+       rejection::malformed,
+       [](fixture& f) { f.layout.where[1].offset += 128; }},
+      {"a parameter of another chunk",
+       rejection::malformed,
+       [](fixture& f) { f.layout.where[1].owner = {2}; }},
+      {"a parameter without a place",
+       rejection::malformed,
+       [](fixture& f) { f.layout.where.pop_back(); }},
+      {"an operand of no allocation that no instruction has",
+       rejection::malformed,
+       [](fixture& f) { f.p.operands.push_back({.allocation = {1'000'000}}); }},
+      {"losses zeroed by the cpu",
+       rejection::wrong_queue,
+       [](fixture& f) {
+         test::editable e(f.p);
+         auto const at = test::positions(f.p, [&](auto const& i) {
+           return i.op == opcode::zero && f.p.operands_of(i)[0].what == schedule::role::loss;
+         })[0];
+         e.duplicate(at);  // in order, so that nothing but the queue is wrong
+         e.nodes[at].self.queue = queue_id::cpu;
+         e.nodes[at + 1].dependencies.push_back(at);
+         f.p = e.program();
+       }},
       {"wrong users",
        rejection::malformed,
        [](fixture& f) { f.layout.chunks[0].blocks.push_back({1}); }},

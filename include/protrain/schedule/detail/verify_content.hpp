@@ -17,7 +17,8 @@ enum class holds : std::uint8_t {
   boundary_gradient,  ///< of that output
   saved,              ///< of block `of` for `micro_batch`
   contribution,       ///< to span `of` for `micro_batch`, of its first `count` blocks
-  store,              ///< chunk `of`, its first `count` contributions
+  store,              ///< chunk `of`, its first `count` contributions; of this step, or of the
+                      ///< one before when `micro_batch` is 1
   batch,              ///< batch tensors of `micro_batch`
   loss,               ///< losses of `micro_batch`, what its first `count` blocks added
   norm,               ///< squares of `count` chunks

@@ -18,9 +18,11 @@ namespace protrain::inline v0::schedule::detail {
 constexpr content store_of(chunk_id c, std::uint64_t contributions) {
   return {.what = holds::store, .of = c.value, .count = static_cast<std::uint32_t>(contributions)};
 }
-/// With all of them.
-constexpr content full_store(machine const& m, chunk_id c) {
-  return store_of(c, m.contributions(c));
+/// With all of the step before, which left its update over.
+constexpr content left_store(machine const& m, chunk_id c) {
+  content out = store_of(c, m.contributions(c));
+  out.micro_batch = 1;
+  return out;
 }
 
 /// Bytes of a carried allocation of a chunk: values are replicated on devices and sharded on hosts.
@@ -52,7 +54,7 @@ constexpr verdict place_home(machine& m, std::uint32_t a) {
     list = &m.states[c.index()];
   } else if (home.what == category::gradients) {
     now = m.summed_before(c) > 0 ? store_of(c, m.summed_before(c)) : content{};
-    now = m.deferred(c) && resumes(m.p.part) ? full_store(m, c) : now;
+    now = m.deferred(c) && resumes(m.p.part) ? left_store(m, c) : now;
     list = &m.stores[c.index()];
   }
   if (*list != 0) {

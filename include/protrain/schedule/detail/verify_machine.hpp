@@ -155,9 +155,12 @@ class operands {
     }
     operand const& o = m_.p.operands[next_++];
     bool const same_chunk = r > role::store || !i.chunk.valid() || o.chunk == i.chunk;
+    // Micro-batches lie close together where the caller put them: `share` says where.
+    bool const packed = where == space::host && (r == role::batch || r == role::loss);
     if (o.mode != mode || o.bytes != size || !same_chunk ||
+        (o.offset % address_granule != 0 && !packed) ||
         m_.p.allocations[o.allocation.index()].where != where) {
-      fail(rejection::malformed, "an operand of a wrong size, space, chunk or mode", next_ - 1);
+      fail(rejection::malformed, "an operand of a wrong size, place, chunk or mode", next_ - 1);
       return nullptr;
     }
     return &o;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // verify, second part: allocations are aligned, inside the budgets, never overlap while both are
-// live, and are given back.
+// live, are listed in the order in which they are taken, and are given back.
 
 #include "protrain/core/math.hpp"
 #include "protrain/schedule/detail/verify_tables.hpp"
@@ -117,7 +117,20 @@ constexpr verdict check_overlaps(std::vector<allocation> const& all) {
   return {};
 }
 
-/// All of the above, and the budgets in bytes.
+/// Allocations begin in the order of their table: it is the order in which they are taken.
+constexpr verdict check_taking_order(program const& p) {
+  for (std::size_t i = 1; i < p.allocations.size(); ++i) {
+    if (p.allocations[i].begin < p.allocations[i - 1].begin) {
+      return reject(rejection::malformed,
+                    "memory listed behind what is taken later",
+                    p.allocations[i].begin,
+                    i);
+    }
+  }
+  return {};
+}
+
+/// Sizes, places and lives, and the budgets in bytes.
 constexpr verdict check_memory(program const& p,
                                std::uint64_t device_budget,
                                std::uint64_t host_budget) {

@@ -34,6 +34,7 @@ constexpr void run_zero(operands& o) {
       o.write(role::gradient, where, size, empty);
     }
   } else if (o.next_is(role::loss)) {
+    o.require(where == space::device, rejection::wrong_queue, "losses are made on the device");
     if (o.names_micro_batch()) {
       size = m.loss_bytes();
       o.write(
@@ -137,7 +138,8 @@ constexpr void run_accumulate(operands& o) {
 }
 
 /// The chunk's whole gradient: its store with all contributions, or the only contribution itself.
-constexpr void read_total(operands& o, space where) {
+/// `before`: of the step that left an update over.
+constexpr void read_total(operands& o, space where, bool before = false) {
   machine const& m = o.state();
   chunk_id const c = o.i.chunk;
   std::uint64_t const all = m.contributions(c);
@@ -145,7 +147,10 @@ constexpr void read_total(operands& o, space where) {
     o.read(role::store,
            where,
            m.store_shard(c),
-           {.what = holds::store, .of = c.value, .count = static_cast<std::uint32_t>(all)},
+           {.what = holds::store,
+            .of = c.value,
+            .micro_batch = before ? 1U : 0U,
+            .count = static_cast<std::uint32_t>(all)},
            rejection::missing_accumulate,
            rejection::missing_accumulate);
     return;
@@ -313,7 +318,7 @@ constexpr void run_update(operands& o) {
            state_after,
            rejection::not_resident,
            rejection::wrong_version);
-  read_total(o, where);
+  read_total(o, where, before);
   if (before && o.ok()) {
     m.memory.set(m.p.operands[o.taken()], {});  // used up: the store begins anew
   }

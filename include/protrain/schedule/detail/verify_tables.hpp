@@ -43,6 +43,10 @@ constexpr verdict check_trace(trace::trace const& t) {
                      : reject(rejection::malformed, "the last block has an output nobody reads");
 }
 
+constexpr chunk::location location_of(std::size_t c, chunk::placed_tensor const& p) {
+  return {make_id<chunk_id>(c), p.offset};
+}
+
 /// One chunk: tensors in order, aligned, disjoint, of its trainability, each seen once.
 constexpr verdict check_chunk(trace::trace const& t,
                               chunk::layout const& l,
@@ -54,8 +58,8 @@ constexpr verdict check_chunk(trace::trace const& t,
   for (chunk::placed_tensor const& p : k.tensors) {
     std::size_t const i = p.parameter.index();
     if (i >= seen.size() || seen[i] != 0 || t.parameters[i].trainable != k.trainable ||
-        model::elements(t.parameters[i]) != p.elements || p.offset != end ||
-        p.elements > most_bytes / 64 - end) {
+        l.where[i] != location_of(c, p) || model::elements(t.parameters[i]) != p.elements ||
+        p.offset != end || p.elements > most_bytes / 64 - end) {
       return reject(rejection::malformed, "a chunk doesn't hold its tensors", verdict::nowhere, c);
     }
     seen[i] = 1;
@@ -125,7 +129,8 @@ constexpr verdict check_users(trace::trace const& t, chunk::layout const& l) {
 
 /// The layout is one of this trace.
 constexpr verdict check_layout(trace::trace const& t, chunk::layout const& l) {
-  if (l.chunks_of.size() != t.blocks.size() || t.job.world == 0) {
+  if (l.chunks_of.size() != t.blocks.size() || l.where.size() != t.parameters.size() ||
+      t.job.world == 0) {
     return reject(rejection::malformed, "a layout of another job");
   }
   std::vector<std::uint8_t> seen(t.parameters.size(), 0);
@@ -211,8 +216,8 @@ constexpr verdict check_instruction(program const& p, std::uint32_t at) {
     }
   }
   for (operand const& o : p.operands_of(i)) {
-    if (o.allocation.index() >= p.allocations.size() || o.mode > access::read_write) {
-      return reject(rejection::malformed, "an operand of no allocation", at);
+    if (o.mode > access::read_write) {
+      return reject(rejection::malformed, "no such access", at);
     }
     allocation const& a = p.allocations[o.allocation.index()];
     if (o.bytes == 0 || !inside(o.offset, o.bytes, a.bytes) || !parts_inside(p, o, a.bytes)) {
@@ -232,7 +237,14 @@ constexpr verdict check_instruction(program const& p, std::uint32_t at) {
   return {};
 }
 
+/// Also operands that no instruction has are of some allocation: the caller's memory is looked for
+/// among all of them.
 constexpr verdict check_instructions(program const& p) {
+  for (operand const& o : p.operands) {
+    if (o.allocation.index() >= p.allocations.size()) {
+      return reject(rejection::malformed, "an operand of no allocation");
+    }
+  }
   for (std::uint32_t i = 0; i < p.instructions.size(); ++i) {
     if (verdict const v = check_instruction(p, i); !v) {
       return v;
