@@ -12,7 +12,7 @@
 
 namespace protrain::inline v0::cost {
 
-/// Rates of a policy whose channels don't depend on load, evaluated once.
+/// Rates of a policy whose channels don't depend on load, evaluated once, as one rank gets them.
 struct rates {
   bandwidth host_to_device{};
   bandwidth device_to_host{};
@@ -23,13 +23,15 @@ struct rates {
   bool operator==(rates const&) const = default;
 };
 
+/// In a job of `world` ranks, those on one host share its memory and its threads.
 template <link::bandwidth_policy B>
-constexpr rates rates_of(hw::machine const& m, B const& policy) {
+constexpr rates rates_of(hw::machine const& m, B const& policy, std::uint64_t world = 1) {
   return {.host_to_device = policy.rate(m, link::channel::host_to_device),
           .device_to_host = policy.rate(m, link::channel::device_to_host),
           .collective = policy.rate(m, link::channel::collective),
           .device_memory = policy.rate(m, link::channel::device_memory),
-          .host_memory = policy.rate(m, link::channel::host_memory),
+          .host_memory = hw::share_of_rank(
+              m, policy.rate(m, link::channel::host_memory), hw::local_ranks(m, world)),
           .latency = m.copy_latency};
 }
 

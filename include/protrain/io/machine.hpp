@@ -12,25 +12,29 @@
 namespace protrain::inline v0::io {
 
 inline json to_json(hw::machine const& m) {
-  return {{"protrain", "machine"},
-          {"version", 1},
-          {"name", m.name.view()},
-          {"source", m.source.view()},
-          {"devices", m.devices},
-          {"device_memory_bytes", m.device_memory.value},
-          {"host_memory_bytes", m.host_memory.value},
-          {"host_to_device_bytes_per_second", m.host_to_device.per_second},
-          {"device_to_host_bytes_per_second", m.device_to_host.per_second},
-          {"copy_latency_ps", m.copy_latency.value},
-          {"device_memory_bytes_per_second", m.device_bandwidth.per_second},
-          {"host_memory_bytes_per_second", m.host_bandwidth.per_second},
-          {"host_threads", m.host_threads},
-          {"fp32_flop_per_second", m.compute_fp32.per_second},
-          {"half_flop_per_second", m.compute_half.per_second},
-          {"collective_bytes_per_second", m.collective.per_second}};
+  json out{{"protrain", "machine"},
+           {"version", 1},
+           {"name", m.name.view()},
+           {"source", m.source.view()},
+           {"devices", m.devices},
+           {"device_memory_bytes", m.device_memory.value},
+           {"host_memory_bytes", m.host_memory.value},
+           {"host_to_device_bytes_per_second", m.host_to_device.per_second},
+           {"device_to_host_bytes_per_second", m.device_to_host.per_second},
+           {"copy_latency_ps", m.copy_latency.value},
+           {"device_memory_bytes_per_second", m.device_bandwidth.per_second},
+           {"host_memory_bytes_per_second", m.host_bandwidth.per_second},
+           {"host_threads", m.host_threads},
+           {"fp32_flop_per_second", m.compute_fp32.per_second},
+           {"half_flop_per_second", m.compute_half.per_second},
+           {"collective_bytes_per_second", m.collective.per_second}};
+  if (m.usable_threads != 0) {
+    out["usable_threads"] = m.usable_threads;
+  }
+  return out;
 }
 
-/// Every figure must be there; rates are positive.
+/// Every figure must be there, but for `usable_threads`, which means all; rates are positive.
 inline hw::machine parse_machine(json_field const& top) {
   check_head(top, "machine");
   top.allow_only({"protrain",
@@ -46,6 +50,7 @@ inline hw::machine parse_machine(json_field const& top) {
                   "device_memory_bytes_per_second",
                   "host_memory_bytes_per_second",
                   "host_threads",
+                  "usable_threads",
                   "fp32_flop_per_second",
                   "half_flop_per_second",
                   "collective_bytes_per_second"});
@@ -66,6 +71,7 @@ inline hw::machine parse_machine(json_field const& top) {
           .device_bandwidth = {rate("device_memory_bytes_per_second")},
           .host_bandwidth = {rate("host_memory_bytes_per_second")},
           .host_threads = count("host_threads"),
+          .usable_threads = top.find("usable_threads") ? count("usable_threads") : 0,
           .compute_fp32 = {rate("fp32_flop_per_second")},
           .compute_half = {rate("half_flop_per_second")},
           .collective = {rate("collective_bytes_per_second")}};

@@ -6,7 +6,6 @@
 #include "protrain/hw/machine.hpp"
 #include "protrain/trace/trace.hpp"
 
-#include <algorithm>
 #include <cstdint>
 
 namespace protrain::inline v0::plan {
@@ -34,8 +33,7 @@ struct allowance {
 
 constexpr allowance allowance_of(budget const& b, trace::trace const& t, hw::machine const& m) {
   std::uint64_t const taken = checked_add(b.reserve.value, t.outside.value);
-  std::uint64_t const local =
-      std::max<std::uint64_t>(1, std::min<std::uint64_t>(t.job.world, m.devices));
+  std::uint64_t const local = hw::local_ranks(m, t.job.world);
   return {.device = b.gpu.value > taken ? b.gpu.value - taken : 0, .host = b.host.value / local};
 }
 

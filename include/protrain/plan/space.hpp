@@ -129,7 +129,10 @@ class space_of {
   request wanted{};
 
   constexpr space_of(trace::trace const& t, hw::machine const& m, Policies const& p)
-      : facts(t), rules(p), rates(cost::rates_of(m, p.bandwidth)), pins(activation::pins_of(t)) {}
+      : facts(t),
+        rules(p),
+        rates(cost::rates_of(m, p.bandwidth, t.job.world)),
+        pins(activation::pins_of(t)) {}
 
   /// Fixes what `r` fixes, clamped to what the job has.
   constexpr error open(request const& r) {

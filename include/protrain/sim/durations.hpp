@@ -81,7 +81,7 @@ constexpr std::vector<picoseconds> durations_of(schedule::program const& p,
                                                 trace::trace const& t,
                                                 hw::machine const& m,
                                                 B const& policy = {}) {
-  cost::rates const r = cost::rates_of(m, policy);
+  cost::rates const r = cost::rates_of(m, policy, t.job.world);
   std::vector<picoseconds> out{};
   out.reserve(p.instructions.size());
   for (schedule::instruction const& i : p.instructions) {
