@@ -18,6 +18,7 @@
 #include "protrain/hw/presets.hpp"
 #include "protrain/io/file.hpp"
 #include "protrain/io/input_error.hpp"
+#include "protrain/optim/adamw.hpp"
 #include "protrain/profile/dry_run.hpp"
 #include "protrain/profile/measure.hpp"
 #include "protrain/report/format.hpp"
@@ -53,6 +54,7 @@ struct setup {
   protrain::io::text_data text;
   std::uint64_t steps = 20;
   double learning_rate = 1e-3;
+  std::uint32_t threads = 0;  ///< of each rank's CPU work; 0 = as the machine has it
   std::unique_ptr<protrain::io::step_log> log{};
 };
 
@@ -158,7 +160,12 @@ int compare_memory(Engine const& engine) {
 /// Trains as one rank and, on rank 0, says how it went. The ranks stop together.
 template <class Device, class Comm>
 int train_rank(setup& s, Device& device, Comm& comm, protrain::plan::plan const& plan) {
-  protrain::runtime::engine engine(device, comm, s.model.table, protrain::runtime::parts_of(plan));
+  protrain::runtime::engine engine(device,
+                                   comm,
+                                   s.model.table,
+                                   protrain::runtime::parts_of(plan),
+                                   protrain::optim::adamw{},
+                                   {.threads = s.threads});
   engine.initialise(cli::initial_values(s.task.config, s.task.job.seed));
   auto const result = cli::run_steps(
       s.task.job,
@@ -260,7 +267,11 @@ void declare(cli::flags& f) {
   f.add("text", "FILE", "this repository", "what to learn, as bytes")
       .add("device", "host|serial", "host", "threads at the rates of host-demo, or one thread")
       .add("steps", "N", "20", "optimizer steps")
-      .add("lr", "X", "1e-3", "learning rate");
+      .add("lr", "X", "1e-3", "learning rate")
+      .add("threads",
+           "N",
+           "a rank's share",
+           "of the CPU optimizer of each rank; no bit depends on it");
   cli::add_budget_flags(f);
   cli::add_plan_flag(f);
   f.add("log", "FILE", "", "write a line of JSON per step, and FILE.meta.json")
@@ -306,6 +317,7 @@ setup read_setup(cli::flags const& f, cli::runfiles const& files) {
           .text = std::move(text)};
   s.steps = f.integer("steps", 20, 1, 1'000'000'000);
   s.learning_rate = f.number("lr", 1e-3, 0, 1e6, "from 0 to 1e6");
+  s.threads = static_cast<std::uint32_t>(f.integer("threads", 0, 1, 1024));
   return s;
 }
 

@@ -24,6 +24,9 @@ inline constexpr std::array<std::int64_t, 3> micro_batches{1, 8, 16};
 /// Elements of an optimizer step: a small tensor, and far beyond any cache.
 inline constexpr std::array<std::int64_t, 2> update_elements{1 << 18, 1 << 24};
 
+/// The same on several threads: a block of a large model, beyond any cache.
+inline constexpr std::array<std::int64_t, 1> threaded_elements{1 << 26};
+
 /// Allocations that live at once in an arena: a small model's, and a large one's.
 inline constexpr std::array<std::int64_t, 2> live_allocations{64, 1024};
 /// Layers of the quick start's GPT-2, and of a deeper one.

@@ -46,4 +46,17 @@ concept communicator = requires(C& c,
   { c.abort(why) } noexcept;
 };
 
+/// Ranks that share this host's processors with `c`, itself included: a communicator whose ranks
+/// are on several hosts has `local_size()`; of any other all ranks are here.
+template <communicator C>
+std::uint32_t local_ranks(C const& c) noexcept {
+  if constexpr (requires {
+                  { c.local_size() } noexcept -> std::same_as<std::uint32_t>;
+                }) {
+    return c.local_size();
+  } else {
+    return c.size();
+  }
+}
+
 }  // namespace protrain::inline v0::comm

@@ -40,7 +40,8 @@ constexpr rates rates_beside_swap(hw::machine const& m, B const& policy, std::ui
               hw::beside(rate_beside_swap(policy, m, channel::device_to_host), most.device_to_host),
           .collective = rate_beside_swap(policy, m, channel::collective),
           .device_memory = rate_beside_swap(policy, m, channel::device_memory),
-          .host_memory = rate_beside_swap(policy, m, channel::host_memory),
+          .host_memory = hw::share_of_rank(
+              m, rate_beside_swap(policy, m, channel::host_memory), hw::local_ranks(m, world)),
           .latency = m.copy_latency,
           .collective_latency = hw::collective_latency(m)};
 }
@@ -74,15 +75,14 @@ struct paper_filler {
   update::state_bytes const& sizes;
   rates const& alone;
   rates const& beside;
-  std::uint64_t local = 1;  ///< ranks that share the host
   paper_job out{};
 
   constexpr std::uint64_t value_bytes(chunk::chunk const& c) const {
     return granules(checked_mul(c.elements, sizes.value));
   }
 
-  /// `shards` is the step of one rank's shards; the ranks of a host share its memory's rate. The
-  /// gather of updated persistent values is not in the paper's form.
+  /// `shards` is the step of one rank's shards. The gather of updated persistent values is not in
+  /// the paper's form.
   constexpr void add_chunks(step const& shards) {
     std::vector<std::uint64_t> contributions(layout.chunks.size(), 0);
     for (span_cost const& g : shards.spans) {
@@ -96,7 +96,7 @@ struct paper_filler {
           .alone = transfers_of(alone, facts.job, sizes, elements, contributions[c]),
           .beside_swap = transfers_of(beside, facts.job, sizes, elements, contributions[c]),
           .gpu_optimizer = shard.norm_device + shard.update_device,
-          .cpu_optimizer = (shard.norm_host + shard.update_host) * local};
+          .cpu_optimizer = shard.norm_host + shard.update_host};
       next.persistent = bytes{value_bytes(full)} + bytes{shard.states};
       next.own_slot = {full.oversize ? value_bytes(full) : 0};
       out.buffer = std::max(out.buffer, bytes{full.oversize ? 0 : value_bytes(full)});
@@ -239,8 +239,7 @@ constexpr result<paper_job> make_paper_job(trace::trace const& t,
   if (!shards) {
     return shards.failure();
   }
-  std::uint64_t const local = hw::local_ranks(m, t.job.world);
-  detail::paper_filler fill{t, l, *sizes, alone, beside, local};
+  detail::paper_filler fill{t, l, *sizes, alone, beside};
   fill.out.micro_batches = static_cast<std::uint32_t>(t.job.accumulate);
   fill.out.waits = shards->waits;
   fill.add_chunks(*shards);

@@ -12,7 +12,7 @@
 
 namespace protrain::inline v0::cost {
 
-/// Rates of a policy whose channels don't depend on load, evaluated once.
+/// Rates of a policy whose channels don't depend on load, evaluated once, as one rank gets them.
 struct rates {
   bandwidth host_to_device{};
   bandwidth device_to_host{};
@@ -24,7 +24,8 @@ struct rates {
   bool operator==(rates const&) const = default;
 };
 
-/// In a job of `world` ranks, those on one host copy at the rates of all its ranks at once.
+/// In a job of `world` ranks, those on one host share its memory and its threads, and copy at the
+/// rates of all its ranks at once.
 template <link::bandwidth_policy B>
 constexpr rates rates_of(hw::machine const& m, B const& policy, std::uint64_t world = 1) {
   hw::copy_rates const most = hw::copies_of_rank(m, world);
@@ -34,7 +35,8 @@ constexpr rates rates_of(hw::machine const& m, B const& policy, std::uint64_t wo
               hw::beside(policy.rate(m, link::channel::device_to_host), most.device_to_host),
           .collective = policy.rate(m, link::channel::collective),
           .device_memory = policy.rate(m, link::channel::device_memory),
-          .host_memory = policy.rate(m, link::channel::host_memory),
+          .host_memory = hw::share_of_rank(
+              m, policy.rate(m, link::channel::host_memory), hw::local_ranks(m, world)),
           .latency = m.copy_latency,
           .collective_latency = hw::collective_latency(m)};
 }

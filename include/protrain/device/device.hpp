@@ -114,6 +114,17 @@ concept device = requires(D& d,
   { c.seconds() } -> std::same_as<double>;
 };
 
+/// Whether a task on queue `cpu` may share its work out to further threads. Off by default; a
+/// device that runs tasks beside each other anyway turns it on with a static member.
+template <class D>
+inline constexpr bool threaded_tasks = [] {
+  if constexpr (requires { bool{D::threaded_tasks}; }) {
+    return bool{D::threaded_tasks};
+  } else {
+    return false;
+  }
+}();
+
 /// Tells a device that checks that the caller itself wrote these leased bytes through `base`, while
 /// no task that touches them was queued.
 template <device D>

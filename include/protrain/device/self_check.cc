@@ -5,7 +5,11 @@
 #include <protrain/device/error.hpp>
 #include <protrain/device/ledger.hpp>
 #include <protrain/device/pages.hpp>
+#include <protrain/device/processors.hpp>
+#include <protrain/device/workers.hpp>
 #include <protrain/device/device.hpp>
 #include <protrain/device/error.hpp>
 #include <protrain/device/ledger.hpp>
 #include <protrain/device/pages.hpp>
+#include <protrain/device/processors.hpp>
+#include <protrain/device/workers.hpp>

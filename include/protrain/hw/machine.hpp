@@ -4,6 +4,7 @@
 // what a datasheet says; `source` says where the numbers are from.
 
 #include "protrain/core/dtype.hpp"
+#include "protrain/core/math.hpp"
 #include "protrain/core/text.hpp"
 #include "protrain/core/units.hpp"
 
@@ -40,8 +41,9 @@ struct machine {
   bandwidth device_to_host{};        ///< pinned, alone
   picoseconds copy_latency{};        ///< added to each copy
   bandwidth device_bandwidth{};      ///< bytes read plus bytes written on the device
-  bandwidth host_bandwidth{};        ///< bytes read plus bytes written by the CPU optimizer
-  std::uint32_t host_threads = 1;    ///< for host tasks
+  bandwidth host_bandwidth{};        ///< bytes read plus bytes written by the CPU optimizer...
+  std::uint32_t host_threads = 1;    ///< ...on this many threads, all ranks together
+  std::uint32_t usable_threads{};    ///< of these, what the job may use of this host; 0 = all
   flop_rate compute_fp32{};          ///< dense, achievable
   flop_rate compute_half{};          ///< bf16 and fp16, dense, achievable
   bandwidth collective{};            ///< all-gather and reduce-scatter bytes per rank
@@ -49,6 +51,33 @@ struct machine {
   concurrent_rates concurrent{};
   bool operator==(machine const&) const = default;
 };
+
+/// Ranks of a job of `world` that share this host.
+constexpr std::uint32_t local_ranks(machine const& m, std::uint64_t world) noexcept {
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(world, 1, std::max(1U, m.devices)));
+}
+
+/// Threads that can run at once on this host, at least 1.
+constexpr std::uint64_t usable_threads(machine const& m) noexcept {
+  std::uint32_t const most = m.usable_threads == 0 ? m.host_threads : m.usable_threads;
+  return std::max(1U, std::min(most, m.host_threads));
+}
+
+/// Threads of each rank's CPU optimizer: a fair share, at least one, as `device::thread_share`.
+constexpr std::uint64_t threads_of_rank(machine const& m, std::uint32_t ranks) noexcept {
+  return std::max<std::uint64_t>(1, usable_threads(m) / std::max(1U, ranks));
+}
+
+/// What one of `ranks` ranks gets of `whole`, a rate of the host's memory by all threads: in
+/// proportion to the threads that run. More of them than processors share those. Memory that fewer
+/// threads fill as well is given away, never invented. Positive if `whole` is.
+constexpr bandwidth share_of_rank(machine const& m, bandwidth whole, std::uint32_t ranks) {
+  std::uint64_t const n = std::max(1U, ranks);
+  std::uint64_t const running = std::min(n * threads_of_rank(m, ranks), usable_threads(m));
+  std::uint64_t const all = n * std::max(1U, m.host_threads);
+  std::uint64_t const share = mul_div(whole.per_second, running, all);
+  return {std::max(share, std::min<std::uint64_t>(whole.per_second, 1))};
+}
 
 /// Achievable dense rate for products of `type`.
 constexpr flop_rate compute_rate(machine const& m, dtype type) noexcept {
@@ -62,11 +91,6 @@ constexpr bandwidth beside(bandwidth alone, bandwidth together) noexcept {
 
 constexpr picoseconds collective_latency(machine const& m) noexcept {
   return m.collective_latency.value == 0 ? m.copy_latency : m.collective_latency;
-}
-
-/// Ranks of a job of `world` that share this host.
-constexpr std::uint32_t local_ranks(machine const& m, std::uint64_t world) noexcept {
-  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(world, 1, std::max(1U, m.devices)));
 }
 
 /// What bounds the copies of one of `world` ranks (for `beside`): where several share the host, the

@@ -74,6 +74,9 @@ inline json to_json(hw::machine const& m) {
            {"fp32_flop_per_second", m.compute_fp32.per_second},
            {"half_flop_per_second", m.compute_half.per_second},
            {"collective_bytes_per_second", m.collective.per_second}};
+  if (m.usable_threads != 0) {
+    out["usable_threads"] = m.usable_threads;
+  }
   if (m.collective_latency.value > 0) {
     out["collective_latency_ps"] = m.collective_latency.value;
   }
@@ -83,8 +86,8 @@ inline json to_json(hw::machine const& m) {
   return out;
 }
 
-/// Every figure must be there but `collective_latency_ps` and those in `concurrent`; rates are
-/// positive.
+/// Every figure must be there but `usable_threads`, which means all, `collective_latency_ps` and
+/// those in `concurrent`; rates are positive.
 inline hw::machine parse_machine(json_field const& top) {
   check_head(top, "machine");
   top.allow_only({"protrain",
@@ -100,6 +103,7 @@ inline hw::machine parse_machine(json_field const& top) {
                   "device_memory_bytes_per_second",
                   "host_memory_bytes_per_second",
                   "host_threads",
+                  "usable_threads",
                   "fp32_flop_per_second",
                   "half_flop_per_second",
                   "collective_bytes_per_second",
@@ -125,6 +129,7 @@ inline hw::machine parse_machine(json_field const& top) {
           .device_bandwidth = {rate("device_memory_bytes_per_second")},
           .host_bandwidth = {rate("host_memory_bytes_per_second")},
           .host_threads = count("host_threads"),
+          .usable_threads = top.find("usable_threads") ? count("usable_threads") : 0,
           .compute_fp32 = {rate("fp32_flop_per_second")},
           .compute_half = {rate("half_flop_per_second")},
           .collective = {rate("collective_bytes_per_second")},

@@ -71,4 +71,16 @@ struct value_alone {
 };
 static_assert(master_arrays<value_alone<float>> && master_arrays<value_alone<bfloat16>>);
 
+/// The same masters from element `n` on.
+constexpr whole_master advanced(whole_master const& m, std::size_t n) noexcept {
+  return {m.value + n};
+}
+constexpr split_halves advanced(split_halves const& m, std::size_t n) noexcept {
+  return {m.hi + n, m.lo + n};
+}
+template <stored_float T>
+constexpr master_beside<T> advanced(master_beside<T> const& m, std::size_t n) noexcept {
+  return {m.master + n, m.value + n};
+}
+
 }  // namespace protrain::inline v0::optim

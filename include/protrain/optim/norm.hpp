@@ -8,7 +8,10 @@
 #include "protrain/core/float_environment.hpp"
 #include "protrain/core/math.hpp"
 #include "protrain/optim/arithmetic.hpp"
+#include "protrain/optim/detail/sums_avx2.hpp"
+#include "protrain/optim/detail/sums_avx512.hpp"
 #include "protrain/optim/exact_sum.hpp"
+#include "protrain/optim/vectors.hpp"
 
 #include <array>
 #include <bit>
@@ -39,7 +42,17 @@ inline float reduce_lanes(std::array<float, granule_lanes>& lane) noexcept {
 }
 
 template <gradient_element T>
-float whole_granule_sum(T const* gradient) noexcept {
+float whole_granule_sum([[maybe_unused]] vectors with, T const* gradient) noexcept {
+#if defined(__x86_64__)
+  if constexpr (stored_float<T>) {
+    if (with == vectors::avx512) {
+      return avx512::granule_squares(gradient);
+    }
+    if (with == vectors::avx2) {
+      return avx2::granule_squares(gradient);
+    }
+  }
+#endif
   std::array<float, granule_lanes> lane{};
   for (std::size_t i = 0; i < granule_lanes; ++i) {
     float const x = widen(gradient[i]);
@@ -56,32 +69,36 @@ float whole_granule_sum(T const* gradient) noexcept {
 }  // namespace detail
 
 /// Sum of squares of one granule, n <= 128; what is missing counts as zeros. Not finite if an
-/// element isn't, or if the squares of finite elements overflow fp32.
+/// element isn't, or if the squares of finite elements overflow fp32. The processor supports
+/// `with`; the bits don't depend on it.
 template <gradient_element T>
-float granule_sum(T const* gradient, std::size_t n) {
+float granule_sum(T const* gradient, std::size_t n, vectors with = widest_vectors()) {
   PROTRAIN_EXPECT(n <= granule, "a granule has at most 128 elements");
   float_environment const environment;
   if (n == granule) {
-    return settled(detail::whole_granule_sum(gradient));
+    return settled(detail::whole_granule_sum(with, gradient));
   }
   std::array<T, granule> padded{};
   for (std::size_t i = 0; i < n; ++i) {
     padded[i] = gradient[i];
   }
-  return settled(detail::whole_granule_sum(padded.data()));
+  return settled(detail::whole_granule_sum(with, padded.data()));
 }
 
 /// Adds the granules of `n` elements of one tensor to `total`. `gradient` lies at a multiple of 128
 /// elements from the start of its tensor, and only the tensor's end may be a partial granule.
 template <gradient_element T>
-void add_squares(exact_sum& total, T const* gradient, std::size_t n) {
+void add_squares(exact_sum& total,
+                 T const* gradient,
+                 std::size_t n,
+                 vectors with = widest_vectors()) {
   float_environment const environment;
   std::size_t const whole = n - (n % granule);
   for (std::size_t i = 0; i < whole; i += granule) {
-    total.add(detail::whole_granule_sum(gradient + i));
+    total.add(detail::whole_granule_sum(with, gradient + i));
   }
   if (whole != n) {
-    total.add(granule_sum(gradient + whole, n - whole));
+    total.add(granule_sum(gradient + whole, n - whole, with));
   }
 }
 

@@ -33,8 +33,8 @@ struct allowance {
 
 constexpr allowance allowance_of(budget const& b, trace::trace const& t, hw::machine const& m) {
   std::uint64_t const taken = checked_add(b.reserve.value, t.outside.value);
-  return {.device = b.gpu.value > taken ? b.gpu.value - taken : 0,
-          .host = b.host.value / hw::local_ranks(m, t.job.world)};
+  std::uint64_t const local = hw::local_ranks(m, t.job.world);
+  return {.device = b.gpu.value > taken ? b.gpu.value - taken : 0, .host = b.host.value / local};
 }
 
 }  // namespace protrain::inline v0::plan

@@ -11,6 +11,7 @@
 #include "protrain/optim/adamw.hpp"
 #include "protrain/plan/plan.hpp"
 #include "protrain/runtime/batch.hpp"
+#include "protrain/runtime/cpu_threads.hpp"
 #include "protrain/runtime/detail/agreement.hpp"
 #include "protrain/runtime/detail/executor.hpp"
 #include "protrain/runtime/detail/segments.hpp"
@@ -54,7 +55,12 @@ class engine {
 
   /// Verifies the programs, reserves the arenas and takes what is carried. Parameters are +0 until
   /// `initialise`.
-  engine(Device& device, Comm& comm, block::table model, plan_parts parts, Rule rule = {})
+  engine(Device& device,
+         Comm& comm,
+         block::table model,
+         plan_parts parts,
+         Rule rule = {},
+         engine_options const& options = {})
       : device_(device),
         comm_(comm),
         model_(std::move(model)),
@@ -64,9 +70,10 @@ class engine {
         bytes_(*update::bytes_of(parts_.facts.job)),
         segments_(device),
         storage_(device, comm, parts_),
-        executor_(device, comm, model_, parts_),
+        executor_(device, comm, model_, parts_, threads_of<Device>(options, comm)),
         deferred_(static_cast<std::uint32_t>(std::ranges::count(program().deferred, 1))) {
-    reserve();
+    device_.reserve(space::device, detail::largest_peak(parts_.programs, space::device));
+    device_.reserve(space::host, detail::largest_peak(parts_.programs, space::host));
     device_.reset_usage();
     segments_.load(parts_.programs, parts_.layout, model_, bytes_, bases(), comm.rank());
     storage_.clear(segments_.carried());
@@ -77,8 +84,9 @@ class engine {
          Comm& comm,
          block::stack<Blocks...> const& model,
          plan::plan const& p,
-         Rule rule = {})
-      : engine(device, comm, model.entries(p.trace.job), parts_of(p), std::move(rule)) {}
+         Rule rule = {},
+         engine_options const& options = {})
+      : engine(device, comm, model.entries(p.trace.job), parts_of(p), std::move(rule), options) {}
   engine(engine const&) = delete;
   engine& operator=(engine const&) = delete;
   /// Waits for a step that is still running; its failure is lost with its results.
@@ -183,6 +191,9 @@ class engine {
   /// is exact.
   std::uint64_t unused() const noexcept { return executor_.unused(); }
 
+  /// Threads of its work on queue `cpu`.
+  std::uint32_t threads() const noexcept { return executor_.threads(); }
+
   /// The program of a step, or the one that begins it where it is cut into several.
   schedule::program const& program() const noexcept { return parts_.programs.front(); }
   trace::trace const& facts() const noexcept { return parts_.facts; }
@@ -198,16 +209,6 @@ class engine {
     return parts_.facts.parameters[id.index()];
   }
   detail::bases bases() const { return {device_.base(space::device), device_.base(space::host)}; }
-
-  void reserve() {
-    for (space const s : {space::device, space::host}) {
-      std::uint64_t most = 0;
-      for (schedule::program const& p : parts_.programs) {
-        most = std::max(most, schedule::memory_of(p, s).peak);
-      }
-      device_.reserve(s, most);
-    }
-  }
 
   // --- a segment ---------------------------------------------------------------------------------
 

@@ -12,11 +12,13 @@
 #include "protrain/optim/exact_sum.hpp"
 #include "protrain/optim/master.hpp"
 #include "protrain/optim/norm.hpp"
+#include "protrain/optim/pieces.hpp"
 #include "protrain/optim/update.hpp"
 #include "protrain/optim/update_rule.hpp"
 #include "protrain/runtime/batch.hpp"
 #include "protrain/schedule/program.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -59,6 +61,14 @@ T const* at(std::byte const* base, std::uint64_t element) noexcept {
 
 }  // namespace detail
 
+/// What of a tensor lies in a piece of its chunk; no elements if nothing does.
+constexpr chunk::placed_tensor within(chunk::placed_tensor t, optim::element_range const& piece) {
+  std::uint64_t const end = t.offset + t.elements;
+  t.offset = std::clamp(t.offset, piece.begin, piece.end);
+  t.elements = std::clamp(end, piece.begin, piece.end) - t.offset;
+  return t;
+}
+
 /// Adds a span's contribution to the chunk's store; the first contribution to a tensor is stored.
 inline void accumulate(schedule::gradient_span const& span,
                        chunk::chunk const& c,
@@ -66,10 +76,11 @@ inline void accumulate(schedule::gradient_span const& span,
                        dtype contribution,
                        dtype stored,
                        std::byte const* from,
-                       std::byte* to) {
+                       std::byte* to,
+                       optim::element_range const& piece = {}) {
   detail::with_type(contribution, [&]<class T>(std::type_identity<T>) {
     for (schedule::span_tensor const& use : span.tensors) {
-      chunk::placed_tensor const& t = c.tensors[use.tensor];
+      chunk::placed_tensor const t = within(c.tensors[use.tensor], piece);
       T const* const g = detail::at<T>(from, t.offset);
       if (stored == contribution && !std::is_same_v<T, float>) {
         optim::store(detail::at<T>(to, t.offset), g, t.elements);
@@ -82,15 +93,24 @@ inline void accumulate(schedule::gradient_span const& span,
   });
 }
 
-/// Adds the squares of a chunk's gradient to the sum in `cell`.
-inline void add_norm(chunk::chunk const& c, chunk_arrays const& a, std::byte* cell) {
-  optim::exact_sum sum;
-  std::memcpy(&sum, cell, sizeof sum);
+/// Adds the squares of a chunk's gradient to a sum.
+inline void add_squares(optim::exact_sum& sum,
+                        chunk::chunk const& c,
+                        chunk_arrays const& a,
+                        optim::element_range const& piece = {}) {
   detail::with_type(a.gradient_type, [&]<class T>(std::type_identity<T>) {
-    for (chunk::placed_tensor const& t : c.tensors) {
+    for (chunk::placed_tensor const& whole : c.tensors) {
+      chunk::placed_tensor const t = within(whole, piece);
       optim::add_squares(sum, detail::at<T>(a.gradient, t.offset), t.elements);
     }
   });
+}
+
+/// The same to the sum in `cell`.
+inline void add_norm(chunk::chunk const& c, chunk_arrays const& a, std::byte* cell) {
+  optim::exact_sum sum;
+  std::memcpy(&sum, cell, sizeof sum);
+  add_squares(sum, c, a);
   std::memcpy(cell, &sum, sizeof sum);
 }
 static_assert(sizeof(optim::exact_sum) <= schedule::norm_cell_bytes);

@@ -22,6 +22,7 @@
 #include "protrain/plan/search.hpp"
 #include "protrain/profile/dry_run.hpp"
 #include "protrain/runtime/batch.hpp"
+#include "protrain/runtime/cpu_threads.hpp"
 #include "protrain/runtime/engine.hpp"
 #include "protrain/runtime/error.hpp"
 #include "protrain/trace/trace.hpp"
@@ -134,14 +135,16 @@ class memory_manager {
                  hw::machine const& machine,
                  plan::budget const& budget,
                  Policies const& rules = {},
-                 Rule rule = {})
+                 Rule rule = {},
+                 engine_options const& options = {})
       : memory_manager(device,
                        nullptr,
                        detail::describe(std::forward<Model>(model), job, machine),
                        machine,
                        budget,
                        rules,
-                       std::move(rule)) {}
+                       std::move(rule),
+                       options) {}
 
   /// As one rank of `comm`. Every rank finds the same plan, since equal inputs give equal answers.
   template <detail::stack_like Model>
@@ -152,14 +155,16 @@ class memory_manager {
                  hw::machine const& machine,
                  plan::budget const& budget,
                  Policies const& rules = {},
-                 Rule rule = {})
+                 Rule rule = {},
+                 engine_options const& options = {})
       : memory_manager(device,
                        &comm,
                        detail::describe(std::forward<Model>(model), job, machine),
                        machine,
                        budget,
                        rules,
-                       std::move(rule)) {}
+                       std::move(rule),
+                       options) {}
 
   /// From a trace of `model` that exists already, measured or read from a file; the job is its:
   /// `{device, model, profile::measure(device, model, job, batch), machine, budget}`.
@@ -171,14 +176,16 @@ class memory_manager {
                  hw::machine const& machine,
                  plan::budget const& budget,
                  Policies const& rules = {},
-                 Rule rule = {})
+                 Rule rule = {},
+                 engine_options const& options = {})
       : memory_manager(device,
                        nullptr,
                        detail::describe(std::forward<Model>(model), std::move(facts)),
                        machine,
                        budget,
                        rules,
-                       std::move(rule)) {}
+                       std::move(rule),
+                       options) {}
 
   /// As one rank of `comm`. Every rank needs the same trace (profile::agree).
   template <detail::stack_like Model>
@@ -245,14 +252,16 @@ class memory_manager {
                  hw::machine const& machine,
                  plan::budget const& budget,
                  Policies const& rules,
-                 Rule rule)
+                 Rule rule,
+                 engine_options const& options)
       : kept_(std::move(model.kept)),
         plan_(found(plan::search(model.facts, machine, budget, rules))),
         engine_(device,
                 comm_or_own(comm),
                 std::move(model.table),
                 detail::parts_of(plan_, rules),
-                std::move(rule)) {}
+                std::move(rule),
+                options) {}
 
   static plan::plan found(result<plan::plan, plan::infeasible> answer) {
     if (!answer) {

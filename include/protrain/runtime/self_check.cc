@@ -2,8 +2,10 @@
 // Written by tools/self_checks: every header of this folder, twice.
 // clang-format off
 #include <protrain/runtime/batch.hpp>
+#include <protrain/runtime/cpu_threads.hpp>
 #include <protrain/runtime/detail/agreement.hpp>
 #include <protrain/runtime/detail/bindings.hpp>
+#include <protrain/runtime/detail/cpu_work.hpp>
 #include <protrain/runtime/detail/executor.hpp>
 #include <protrain/runtime/detail/image.hpp>
 #include <protrain/runtime/detail/leases.hpp>
@@ -18,8 +20,10 @@
 #include <protrain/runtime/memory_manager.hpp>
 #include <protrain/runtime/pending.hpp>
 #include <protrain/runtime/batch.hpp>
+#include <protrain/runtime/cpu_threads.hpp>
 #include <protrain/runtime/detail/agreement.hpp>
 #include <protrain/runtime/detail/bindings.hpp>
+#include <protrain/runtime/detail/cpu_work.hpp>
 #include <protrain/runtime/detail/executor.hpp>
 #include <protrain/runtime/detail/image.hpp>
 #include <protrain/runtime/detail/leases.hpp>

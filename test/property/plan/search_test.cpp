@@ -119,7 +119,7 @@ class exhaustive {
   /// no longer than backward.
   std::uint32_t deferred(std::vector<std::uint8_t> const& persistent) const {
     std::vector<std::uint64_t> updates;
-    cost::rates const r = cost::rates_of(machine_, link::fixed{});
+    cost::rates const r = cost::rates_of(machine_, link::fixed{}, facts_.job.world);
     auto const step = cost::make_step(facts_, layout_, update::timing::before_next_use, r);
     REQUIRE(step.has_value());
     for (std::size_t c = 0; c < persistent.size(); ++c) {

@@ -105,7 +105,7 @@ struct parts {
 };
 
 parts facts_of(run const& x) {
-  cost::rates const r = cost::rates_of(x.machine, link::fixed{});
+  cost::rates const r = cost::rates_of(x.machine, link::fixed{}, x.job.facts.job.world);
   auto step = cost::make_step(x.job.facts, x.job.layout, x.job.knobs.time, r, x.job.knobs.unroll);
   REQUIRE(step.has_value());
   auto placed = cost::make_placed(

@@ -4,7 +4,9 @@
 
 #include "protrain/comm/threads.hpp"
 
+#include "protrain/comm/communicator.hpp"
 #include "protrain/comm/error.hpp"
+#include "protrain/comm/self.hpp"
 #include "protrain/core/arithmetic.hpp"
 #include "protrain/core/philox.hpp"
 #include "protrain/core/queue.hpp"
@@ -270,6 +272,17 @@ TEST_CASE("hundreds of random collectives on two queues at once have the right c
       CHECK(each.what == "completed");
     }
   }
+}
+
+TEST_CASE("ranks of this host: all of them, unless the communicator knows better") {
+  struct two_hosts : comm::self {
+    std::uint32_t size() const noexcept { return 8; }
+    std::uint32_t local_size() const noexcept { return 4; }
+  };
+  thread_group group(3);
+  CHECK(comm::local_ranks(comm::threads(group, 1)) == 3);
+  CHECK(comm::local_ranks(comm::self{}) == 1);
+  CHECK(comm::local_ranks(two_hosts{}) == 4);
 }
 
 TEST_CASE("calls that no rank may make are contract errors") {

@@ -75,25 +75,10 @@ TEST_CASE_FIXTURE(fixture, "help, with every flag") {
   command c(binary, {"--help"});
   CHECK(c.wait().code == 0);
   CHECK(c.err.empty());
-  for (char const* const flag : {"model",
-                                 "text",
-                                 "device",
-                                 "dtype",
-                                 "state",
-                                 "gpu-memory",
-                                 "host-memory",
-                                 "micro-batch",
-                                 "accumulate",
-                                 "sequence",
-                                 "steps",
-                                 "seed",
-                                 "lr",
-                                 "clip",
-                                 "dropout",
-                                 "plan",
-                                 "log",
-                                 "plain",
-                                 "help"}) {
+  for (char const* const flag :
+       {"model",       "text",       "device",   "dtype", "state", "gpu-memory", "host-memory",
+        "micro-batch", "accumulate", "sequence", "steps", "seed",  "lr",         "threads",
+        "clip",        "dropout",    "plan",     "log",   "plain", "help"}) {
     CHECK(c.says("\n  --" + std::string(flag) + " "));
   }
 }
@@ -116,6 +101,7 @@ TEST_CASE_FIXTURE(fixture, "every plan and the plain loop give the same bits") {
                                    "--plan persist=1,swap=2,checkpoint=2",
                                    "--plan persist=1:,buffer=9,checkpoint=1",
                                    "--plan unroll=1,swap=1",
+                                   "--plan offload_all --threads 3",
                                    "--gpu-memory 700kB"}) {
       CAPTURE(plan);
       CHECK(bits(job + " " + plan) == plain);
@@ -242,6 +228,8 @@ TEST_CASE_FIXTURE(fixture, "bad input: one line that names it, exit 1, nothing t
                                   "--seed 18446744073709551616",
                                   "--lr nan",
                                   "--lr -1",
+                                  "--threads 0",
+                                  "--threads all",
                                   "--clip -0.5",
                                   "--dropout 1",
                                   "--plan fast",

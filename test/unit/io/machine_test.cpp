@@ -36,6 +36,19 @@ TEST_CASE("every preset survives a file") {
   }
 }
 
+TEST_CASE("usable threads may be left out, and survive a file") {
+  CHECK(parse(good).usable_threads == 0);
+  protrain::hw::machine m = protrain::hw::h200x1();
+  m.usable_threads = 5;
+  CHECK(parse(protrain::io::to_json(m).dump()) == m);
+  for (std::string const broken : {"0", "-1", "1.5", "\"all\"", "1048577"}) {
+    CHECK(refused([&] {
+            parse(with(
+                good, "\"host_threads\":16", "\"host_threads\":16,\"usable_threads\":" + broken));
+          }).field() == "usable_threads");
+  }
+}
+
 TEST_CASE("each figure is needed, and is a positive integer of the unit in its name") {
   json_document const file("m.json", good);
   auto const object = protrain::io::json::parse(good);

@@ -5,13 +5,11 @@
 #include "protrain/optim/update.hpp"
 
 #include "protrain/optim/adamw.hpp"
-#include "protrain/optim/master.hpp"
 #include "test/unit/optim/adamw_reference.hpp"
 #include "test/unit/optim/support.hpp"
 
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -189,34 +187,6 @@ void check_gradient_types(std::size_t n, std::size_t offset, std::int64_t t) {
   check_formats<float16>(g, offset, shift, t);
 }
 
-/// 2,000 steps of zero gradients after a first one, in any format: elements of m and v that are
-/// neither zero nor normal at some step.
-template <class M>
-std::uint64_t denormals_in(M const& masters, std::size_t n) {
-  std::vector<float> const first = spread_values(11, n, -70, 10);
-  std::vector<bfloat16> const none(n);
-  std::vector<float> m(n, 0.0F);
-  std::vector<float> v(n, 0.0F);
-  std::uint64_t found = 0;
-  for (std::int64_t t = 1; t <= 2000; ++t) {
-    adamw_step const step = adamw{}.prepare(1e-3, t, true);
-    if (t == 1) {
-      protrain::optim::update_range<adamw>(
-          step, 1.0F, first.data(), masters, {m.data(), v.data()}, n);
-    } else {
-      protrain::optim::update_range<adamw>(
-          step, 1.0F, none.data(), masters, {m.data(), v.data()}, n);
-    }
-    for (std::size_t i = 0; i < n; ++i) {
-      found += (m[i] != 0.0F && !std::isnormal(m[i])) || (v[i] != 0.0F && !std::isnormal(v[i]));
-    }
-  }
-  for (float const x : m) {
-    found += bits_of(x) != 0 ? 1U : 0U;
-  }
-  return found;
-}
-
 }  // namespace
 
 TEST_CASE("all formats and dtypes give the element's bits, and fp64's, at odd sizes and offsets") {
@@ -228,23 +198,6 @@ TEST_CASE("all formats and dtypes give the element's bits, and fp64's, at odd si
       }
     }
   }
-}
-
-TEST_CASE("all formats and dtypes over a million and three elements") {
-  check_gradient_types(1000003, 1, 10);
-}
-
-TEST_CASE("zero gradients for 2,000 steps leave no denormal state in any format") {
-  constexpr std::size_t n = 67;
-  std::vector<float> master(n, 1.0F);
-  std::vector<bfloat16> value(n, bfloat16{0x3F80});
-  std::vector<float16> half(n, float16{0x3C00});
-  std::vector<std::int16_t> lo(n, 0);
-  namespace optim = protrain::optim;
-  CHECK(denormals_in(optim::whole_master{master.data()}, n) == 0);
-  CHECK(denormals_in(optim::split_halves{value.data(), lo.data()}, n) == 0);
-  CHECK(denormals_in(optim::master_beside<bfloat16>{master.data(), value.data()}, n) == 0);
-  CHECK(denormals_in(optim::master_beside<float16>{master.data(), half.data()}, n) == 0);
 }
 
 TEST_CASE("a million and three elements, in one call or cut anywhere") {

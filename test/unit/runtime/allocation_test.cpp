@@ -3,6 +3,9 @@
 // this program is counted.
 
 #include "protrain/device/host/host_device.hpp"
+#include "protrain/device/workers.hpp"
+#include "protrain/optim/adamw.hpp"
+#include "protrain/optim/pieces.hpp"
 #include "protrain/runtime/engine.hpp"
 #include "test/support/differential.hpp"
 #include "test/support/mlp.hpp"
@@ -66,6 +69,29 @@ TEST_CASE("from the third step on, steps allocate nothing") {
     std::uint64_t const after = allocations;
     CHECK(after == before);
   }
+}
+
+TEST_CASE("nor do updates on several threads, and a crew at work") {
+  test::subject const s = test::constant_model(test::job_of(dtype::bf16, 1, 0.5F),
+                                               {{"a", {4 * optim::fewest_per_thread}}},
+                                               {{"b", {300}}},
+                                               {{"c", {1}}});
+  device::host_device d;
+  comm::self alone;
+  runtime::engine engine(
+      d, alone, s.table, test::parts_of(s, {.persistent = {0}}), optim::adamw{}, {.threads = 3});
+  engine.initialise(s.load);
+  device::workers crew(4);
+  test::constant_batch const data({0.5F});
+  std::uint64_t before = 0;
+  for (int step = 0; step < 6; ++step) {
+    before = step == 2 ? allocations.load() : before;
+    (void)engine.step(data, {}).get();
+    std::atomic<int> sum{0};
+    crew.run(4, [&](std::uint32_t part) { sum += static_cast<int>(part); });
+    REQUIRE(sum == 6);
+  }
+  CHECK(allocations == before);
 }
 
 }  // namespace

@@ -103,4 +103,26 @@ TEST_CASE("memory-bound work takes what its operands move, at its queue's memory
   CHECK(duration(opcode::norm_finish, queue_id::cpu, 0) == 50 * 16);
 }
 
+TEST_CASE("ranks of a host share its memory, and lose what their threads can't run") {
+  trace::trace t = one_block();
+  schedule::program p{};
+  p.operands.push_back({.mode = access::read_write, .bytes = 100});
+  p.instructions.push_back({.op = opcode::update, .queue = queue_id::cpu, .operand_count = 1});
+  auto const update = [&](std::uint64_t world, hw::machine m) {
+    t.job.world = world;
+    return sim::durations_of(p, t, m).front().value;
+  };
+  hw::machine m = round_machine();
+  m.devices = 8;
+  m.host_threads = 16;
+  CHECK(update(1, m) == 200 * 16);
+  CHECK(update(4, m) == 200 * 16 * 4);
+  CHECK(update(16, m) == 200 * 16 * 8);  // of which 8 are on this host
+  m.usable_threads = 2;                  // of 16
+  CHECK(update(1, m) == 200 * 16 * 8);
+  CHECK(update(8, m) == 200 * 16 * 8 * 8);  // eight threads share two processors
+  m.devices = 1;
+  CHECK(update(8, m) == 200 * 16 * 8);
+}
+
 }  // namespace durations_test

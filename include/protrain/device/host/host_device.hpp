@@ -50,6 +50,8 @@ struct host_options {
 /// and drops those that have not started.
 class host_device {
  public:
+  static constexpr bool threaded_tasks = true;
+
   explicit host_device(host_options options = {}) : options_(options) { start(); }
   host_device(host_device const&) = delete;
   host_device& operator=(host_device const&) = delete;

@@ -7,6 +7,7 @@
 #include "protrain/core/float16.hpp"
 #include "protrain/core/strict_math.hpp"
 #include "protrain/optim/detail/adamw_step.hpp"
+#include "protrain/optim/detail/prefetch.hpp"
 #include "protrain/optim/master.hpp"
 
 #if defined(__x86_64__)
@@ -107,36 +108,66 @@ template <class T>
   return _mm512_castsi512_ps(_mm512_maskz_mov_epi32(large, bits));
 }
 
+/// The numbers of a step in every lane.
+struct lanes {
+  __m512 scale;
+  __m512 minus_a;
+  __m512 r;
+  __m512 k;
+  __m512 b1;
+  __m512 rest1;
+  __m512 b2;
+  __m512 rest2;
+  __m512 eps;
+};
+[[gnu::target("avx512f")]] inline lanes lanes_of(adamw_step const& step, float s) noexcept {
+  return {.scale = _mm512_set1_ps(s),
+          .minus_a = _mm512_set1_ps(-step.a),
+          .r = _mm512_set1_ps(step.r),
+          .k = _mm512_set1_ps(step.k),
+          .b1 = _mm512_set1_ps(step.b1),
+          .rest1 = _mm512_set1_ps(step.one_minus_b1),
+          .b2 = _mm512_set1_ps(step.b2),
+          .rest2 = _mm512_set1_ps(step.one_minus_b2),
+          .eps = _mm512_set1_ps(step.eps)};
+}
+
+/// Steps the vector at element i.
+template <class G, class M>
+[[gnu::target("avx512f"), gnu::always_inline]] inline void update_one(
+    lanes const& c, G const* gradient, M const& at, float* m, float* v, std::size_t i) noexcept {
+  __m512 const g = _mm512_mul_ps(c.scale, load(gradient + i));
+  __m512 const m1 = _mm512_fmadd_ps(c.b1, load(m + i), _mm512_mul_ps(c.rest1, g));
+  __m512 const v1 = _mm512_fmadd_ps(c.b2, load(v + i), _mm512_mul_ps(_mm512_mul_ps(c.rest2, g), g));
+  __m512 const d = _mm512_fmadd_ps(_mm512_maskz_sqrt_ps(all, v1), c.r, c.eps);
+  __m512 const kept = _mm512_mul_ps(c.k, master(at, i));
+  keep(at, i, canonical(_mm512_fmadd_ps(c.minus_a, _mm512_div_ps(m1, d), kept)));
+  _mm512_storeu_ps(m + i, stored(m1));
+  _mm512_storeu_ps(v + i, stored(v1));
+}
+
 /// Steps whole vectors and returns how many elements that were.
 template <class G, class M>
 [[gnu::target("avx512f")]] std::size_t update(adamw_step const& step,
                                               float s,
                                               G const* gradient,
-                                              M const& at,
+                                              M const& masters,
                                               float* m,
                                               float* v,
                                               std::size_t n) noexcept {
-  __m512 const scale = _mm512_set1_ps(s);
-  __m512 const minus_a = _mm512_set1_ps(-step.a);
-  __m512 const r = _mm512_set1_ps(step.r);
-  __m512 const k = _mm512_set1_ps(step.k);
-  __m512 const b1 = _mm512_set1_ps(step.b1);
-  __m512 const rest1 = _mm512_set1_ps(step.one_minus_b1);
-  __m512 const b2 = _mm512_set1_ps(step.b2);
-  __m512 const rest2 = _mm512_set1_ps(step.one_minus_b2);
-  __m512 const eps = _mm512_set1_ps(step.eps);
-  std::size_t const whole = n - n % width;
-  for (std::size_t i = 0; i < whole; i += width) {
-    __m512 const g = _mm512_mul_ps(scale, load(gradient + i));
-    __m512 const m1 = _mm512_fmadd_ps(b1, load(m + i), _mm512_mul_ps(rest1, g));
-    __m512 const v1 = _mm512_fmadd_ps(b2, load(v + i), _mm512_mul_ps(_mm512_mul_ps(rest2, g), g));
-    __m512 const d = _mm512_fmadd_ps(_mm512_maskz_sqrt_ps(all, v1), r, eps);
-    __m512 const kept = _mm512_mul_ps(k, master(at, i));
-    keep(at, i, canonical(_mm512_fmadd_ps(minus_a, _mm512_div_ps(m1, d), kept)));
-    _mm512_storeu_ps(m + i, stored(m1));
-    _mm512_storeu_ps(v + i, stored(v1));
+  lanes const c = lanes_of(step, s);
+  M const at = masters;  // stores through it can't be to itself
+  std::size_t i = 0;
+  for (; n - i >= block_elements; i += block_elements) {
+    prefetch_ahead(gradient, at, m, v, i, n);
+    for (std::size_t j = i; j < i + block_elements; j += width) {
+      update_one(c, gradient, at, m, v, j);
+    }
   }
-  return whole;
+  for (; n - i >= width; i += width) {
+    update_one(c, gradient, at, m, v, i);
+  }
+  return i;
 }
 // NOLINTEND(portability-simd-intrinsics)
 

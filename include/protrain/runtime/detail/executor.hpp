@@ -13,6 +13,7 @@
 #include "protrain/optim/update_rule.hpp"
 #include "protrain/runtime/batch.hpp"
 #include "protrain/runtime/detail/bindings.hpp"
+#include "protrain/runtime/detail/cpu_work.hpp"
 #include "protrain/runtime/detail/setup.hpp"
 #include "protrain/runtime/detail/shards.hpp"
 #include "protrain/runtime/kernels.hpp"
@@ -73,8 +74,12 @@ static_assert(sizeof(update_scalars) <= schedule::scalars_bytes);
 template <device::device Device, comm::communicator Comm, optim::update_rule Rule>
 class executor {
  public:
-  /// Everything is borrowed from the engine.
-  executor(Device& device, Comm& comm, block::table const& model, plan_parts const& parts)
+  /// Everything is borrowed from the engine; `threads` are of queue `cpu`.
+  executor(Device& device,
+           Comm& comm,
+           block::table const& model,
+           plan_parts const& parts,
+           std::uint32_t threads)
       : device_(device),
         comm_(comm),
         model_(model),
@@ -82,6 +87,7 @@ class executor {
         shards_(shards_of(parts.layout, comm.rank(), comm.size())),
         bytes_(*update::bytes_of(parts.facts.job)),
         groups_(groups_of(parts.facts.parameters)),
+        cpu_(threads),
         slots_(model.blocks.size()),
         now_(step_values<Rule>::of(groups_.members.size())),
         left_(now_) {}
@@ -121,6 +127,7 @@ class executor {
   std::uint32_t left_started() const noexcept { return left_started_.load(); }
   std::uint32_t left_done() const noexcept { return left_done_.load(); }
   std::uint64_t unused() const noexcept { return unused_.load(); }
+  std::uint32_t threads() const noexcept { return cpu_.threads(); }
 
   void execute(std::uint32_t index, device::queue_ref queue) {
     schedule::instruction const& i = program().instructions[index];
@@ -155,7 +162,7 @@ class executor {
       case op::accumulate:
         return accumulate_span(i);
       case op::norm_partial:
-        return add_norm(shard(i.chunk), arrays(i), address(i, role::norm));
+        return cpu_.add_norm(i.queue, shard(i.chunk), arrays(i), address(i, role::norm));
       case op::norm_exchange:
         return exchange_norm(i, queue);
       case op::norm_finish:
@@ -251,13 +258,16 @@ class executor {
   }
 
   void accumulate_span(schedule::instruction const& i) {
-    runtime::accumulate(program().spans[i.span.index()],
-                        shard(i.chunk),
-                        bind_->before() + i.micro_batch == 0,
-                        job().type,
-                        store_type(find(i, role::store)),
-                        address(i, role::gradient),
-                        address(i, role::store));
+    cpu_.in_pieces(i.queue, shard(i.chunk), [&](optim::element_range const& piece) {
+      runtime::accumulate(program().spans[i.span.index()],
+                          shard(i.chunk),
+                          bind_->before() + i.micro_batch == 0,
+                          job().type,
+                          store_type(find(i, role::store)),
+                          address(i, role::gradient),
+                          address(i, role::store),
+                          piece);
+    });
   }
 
   /// The chunk's arrays as norm and update see them.
@@ -334,12 +344,15 @@ class executor {
 
   void update_chunk(schedule::instruction const& i, step_values<Rule> const& of, float scale) {
     chunk_arrays const a = arrays(i);
-    for (chunk::placed_tensor const& t : shard(i.chunk).tensors) {
-      if (t.elements > 0) {
-        std::uint32_t const group = groups_.of[t.parameter.index()];
-        update_tensor<Rule>(job().state, of.groups[group], scale, t, a);
+    cpu_.in_pieces(i.queue, shard(i.chunk), [&](optim::element_range const& piece) {
+      for (chunk::placed_tensor const& whole : shard(i.chunk).tensors) {
+        chunk::placed_tensor const t = within(whole, piece);
+        if (t.elements > 0) {
+          std::uint32_t const group = groups_.of[t.parameter.index()];
+          update_tensor<Rule>(job().state, of.groups[group], scale, t, a);
+        }
       }
-    }
+    });
   }
 
   Device& device_;
@@ -351,6 +364,7 @@ class executor {
   std::vector<chunk::chunk> shards_;  ///< this rank's part of each chunk
   update::state_bytes bytes_;
   parameter_groups groups_;
+  cpu_work cpu_;
   std::vector<block::saved_table> slots_;
   step_values<Rule> now_;
   step_values<Rule> left_;

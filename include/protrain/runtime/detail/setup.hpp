@@ -117,6 +117,15 @@ inline plan_parts checked(plan_parts parts,
   return parts;
 }
 
+/// Memory of one space that every one of the programs fits into.
+inline std::uint64_t largest_peak(std::vector<schedule::program> const& programs, space s) {
+  std::uint64_t most = 0;
+  for (schedule::program const& p : programs) {
+    most = std::max(most, schedule::memory_of(p, s).peak);
+  }
+  return most;
+}
+
 /// The data of a batch tensor, which must have exactly `bytes` bytes.
 inline void const* tensor_of(batch const& data, std::string const& name, std::uint64_t bytes) {
   for (batch::tensor const& t : data.tensors()) {

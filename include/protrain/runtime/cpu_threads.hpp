@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+// How many threads an engine's CPU work has, and what planning is told of it.
+
+#include "protrain/comm/communicator.hpp"
+#include "protrain/device/device.hpp"
+#include "protrain/device/processors.hpp"
+#include "protrain/hw/machine.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace protrain::inline v0::runtime {
+
+/// How an engine runs what its programs put on the cpu queue: updates, accumulation and norms of
+/// chunks that live on the host. Speed, never bits.
+struct engine_options {
+  /// 0: a fair share of the processors that this process may use, at least 1.
+  std::uint32_t threads = 0;
+  /// Ranks that these processors are shared with, this one included; 0: the communicator's on this
+  /// host. Where a launcher binds each rank to processors of its own, say 1.
+  std::uint32_t local_ranks = 0;
+  bool operator==(engine_options const&) const = default;
+};
+
+/// Threads of an engine's CPU work. A device whose tasks are not to be threaded has one.
+template <device::device Device, comm::communicator Comm>
+std::uint32_t threads_of(engine_options const& o, Comm const& comm) {
+  if constexpr (!device::threaded_tasks<Device>) {
+    return 1;
+  } else if (o.threads != 0) {
+    return o.threads;
+  } else {
+    std::uint32_t const ranks = o.local_ranks != 0 ? o.local_ranks : comm::local_ranks(comm);
+    return device::thread_share(device::processors_here(), ranks);
+  }
+}
+
+/// The machine as planning should see it where a process may use only these of its processors.
+/// Every rank needs the same answer, or they plan differently: where hosts differ, take the least.
+constexpr hw::machine limited_to(hw::machine m, device::processors const& p) {
+  m.usable_threads = std::min(p.usable(), m.host_threads);
+  return m;
+}
+
+}  // namespace protrain::inline v0::runtime
