@@ -141,6 +141,16 @@ TEST_CASE("host: what tasks hold for adds up, and begins anew after a wait") {
           issue.after(queue_id::cpu, queue_id::reduce);
           hold(queue_id::cpu, 4_ms);
         }) >= 0.010);
+  // As if the first task on cpu woke late: what it then needn't wait for still counts.
+  CHECK(timed([&] {
+          hold(queue_id::reduce, 5_ms);
+          issue.task(queue_id::cpu, {}, [&](queue_ref r) {
+            d.hold(r, 1_ms);
+            work(r);
+          });
+          issue.after(queue_id::cpu, queue_id::reduce);
+          hold(queue_id::cpu, 5_ms);
+        }) >= 0.010);
   hold(queue_id::gather, 1_ms);
   d.synchronize();
   work({});
