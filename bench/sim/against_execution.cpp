@@ -153,6 +153,7 @@ double percentile(std::vector<double> values, std::size_t percent) {
 template <class Get>
 std::vector<double> each(std::vector<outcome> const& all, Get const& get) {
   std::vector<double> out;
+  out.reserve(all.size());
   for (outcome const& o : all) {
     out.push_back(get(o));
   }
@@ -230,7 +231,8 @@ int run(int count, char** words) {
   cli::flags f(
       "Usage: against_execution [FLAGS]\n\n"
       "Runs drawn plans on a slowed-down host device and compares the time of a step with the\n"
-      "simulation's.");
+      "simulation's. Threads that the machine wakes late count as errors: on a busy one, run it\n"
+      "under `chrt -f 1`; it needs a tenth of one core.");
   f.add("plans", "N", "50", "how many")
       .add("seconds", "S", "0.5", "to measure each plan, beside its first step")
       .add("seed", "N", "1", "of the drawing")
