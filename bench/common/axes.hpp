@@ -33,6 +33,10 @@ inline constexpr std::array<std::int64_t, 2> live_allocations{64, 1024};
 inline constexpr std::array<std::int64_t, 2> quickstart_layers{6, 24};
 /// Blocks of a model that does nothing.
 inline constexpr std::array<std::int64_t, 2> idle_blocks{8, 64};
+/// Layers of a model that is planned: those of the 10B GPT-2, and 100 blocks with the two at the ends.
+inline constexpr std::array<std::int64_t, 2> planned_layers{48, 98};
+/// Micro-batches of its step: one program, or a first, two middle and a last one.
+inline constexpr std::array<std::int64_t, 2> planned_micro_batches{1, 16};
 
 /// The 10B GPT-2 of the ProTrain paper: 48 blocks of hidden size 4096.
 inline model::gpt2_config gpt2_10b() {

@@ -1,102 +1,168 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one program of a 48-block model costs: compile, verify, simulate. Baseline: reading every
-// instruction and operand once.
+// What planning costs by program: compile, verify, simulate, for models of 50 and of 100 blocks.
+// Baseline: reading every instruction and operand once.
 
 #include "bench/common/axes.hpp"
 #include "protrain/core/queue.hpp"
 #include "protrain/core/units.hpp"
 #include "protrain/hw/presets.hpp"
+#include "protrain/model/gpt2.hpp"
+#include "protrain/plan/budget.hpp"
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/policies.hpp"
 #include "protrain/plan/search.hpp"
 #include "protrain/schedule/memory.hpp"
+#include "protrain/schedule/program.hpp"
 #include "protrain/schedule/verify.hpp"
 #include "protrain/sim/durations.hpp"
 #include "protrain/sim/simulate.hpp"
+#include "protrain/trace/trace.hpp"
 
 #include <benchmark/benchmark.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <ctime>
+#include <map>
+#include <vector>
 
 namespace {
 
 using namespace protrain;
 
+/// What verifying a program of 100 blocks may take, in CPU time.
+constexpr double limit_seconds = 1e-3;
+
 struct compiled {
   plan::plan plan;
   schedule::program program;
+  std::vector<schedule::program> segments;
 };
 
 /// Everything that can move moves.
-compiled const& job() {
-  static compiled const made = [] {
-    hw::machine const m = hw::h200x1();
-    trace::trace const t = bench::gpt2_trace(bench::gpt2_10b(), 8, 1.0F, m.compute_half);
-    auto const wanted = plan::parse("persist=1,buffer=3,swap=8,checkpoint=30");
-    plan::budget const all{.gpu = {1ULL << 40U}, .host = {1ULL << 40U}};
-    auto const p = plan::make(t, m, all, policies<>{}, *wanted);
-    return compiled{*p, *p->compile()};
-  }();
-  return made;
+compiled make(std::uint64_t layers, std::uint64_t accumulate) {
+  hw::machine const m = hw::h200x1();
+  model::gpt2_config config = bench::gpt2_10b();
+  config.layers = layers;
+  trace::trace t = bench::gpt2_trace(config, 8, 1.0F, m.compute_half);
+  t.job.accumulate = accumulate;
+  auto const wanted = plan::parse("persist=1,buffer=3,swap=8,checkpoint=30");
+  plan::budget const all{.gpu = {1ULL << 40U}, .host = {1ULL << 40U}};
+  auto const p = plan::make(t, m, all, policies<>{}, *wanted);
+  compiled out{.plan = *p, .segments = *p->segments()};
+  out.program = out.segments.front();
+  return out;
 }
 
-void count(benchmark::State& state) {
-  state.counters["instructions"] = static_cast<double>(job().program.instructions.size());
-  state.SetItemsProcessed(state.iterations() *
-                          static_cast<std::int64_t>(job().program.instructions.size()));
+compiled const& job(benchmark::State const& state) {
+  static std::map<std::int64_t, compiled> made;
+  std::int64_t const layers = state.range(0);
+  auto found = made.find(layers);
+  if (found == made.end()) {
+    found = made.emplace(layers, make(static_cast<std::uint64_t>(layers), 1)).first;
+  }
+  return found->second;
+}
+
+void count(benchmark::State& state, std::size_t instructions) {
+  state.counters["instructions"] = static_cast<double>(instructions);
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(instructions));
 }
 
 void compile(benchmark::State& state) {
+  compiled const& at = job(state);
   for (auto _ : state) {
-    benchmark::DoNotOptimize(job().plan.compile());
+    benchmark::DoNotOptimize(at.plan.compile());
   }
-  count(state);
+  count(state, at.program.instructions.size());
 }
 
 void verify(benchmark::State& state) {
+  compiled const& at = job(state);
+  std::clock_t const start = std::clock();
   for (auto _ : state) {
-    auto const v = schedule::verify(job().program, job().plan.trace, job().plan.layout);
+    auto const v = schedule::verify(at.program, at.plan.trace, at.plan.layout);
     if (!v) {
       state.SkipWithError("verify refused the program");
       return;
     }
   }
-  count(state);
+  double const taken = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  state.counters["of_limit"] = taken / static_cast<double>(state.iterations()) / limit_seconds;
+  count(state, at.program.instructions.size());
+}
+
+/// All programs of a job. A middle one is proven for its first and its last time.
+void verify_segments(benchmark::State& state) {
+  compiled const at =
+      make(static_cast<std::uint64_t>(state.range(0)), static_cast<std::uint64_t>(state.range(1)));
+  for (auto _ : state) {
+    auto const v = schedule::verify_segments(at.segments, at.plan.trace, at.plan.layout);
+    if (!v) {
+      state.SkipWithError("verify refused a segment");
+      return;
+    }
+  }
+  std::size_t instructions = 0;
+  for (schedule::program const& p : at.segments) {
+    instructions += p.instructions.size();
+  }
+  state.counters["segments"] = static_cast<double>(at.segments.size());
+  count(state, instructions);
 }
 
 void simulate(benchmark::State& state) {
+  compiled const& at = job(state);
   for (auto _ : state) {
-    auto const durations = sim::durations_of(job().program, job().plan.trace, hw::h200x1());
-    benchmark::DoNotOptimize(sim::simulate(job().program, durations));
+    auto const durations = sim::durations_of(at.program, at.plan.trace, hw::h200x1());
+    benchmark::DoNotOptimize(sim::simulate(at.program, durations));
   }
-  count(state);
+  count(state, at.program.instructions.size());
 }
 
 void memory(benchmark::State& state) {
+  compiled const& at = job(state);
   for (auto _ : state) {
-    benchmark::DoNotOptimize(schedule::memory_of(job().program, space::device));
+    benchmark::DoNotOptimize(schedule::memory_of(at.program, space::device));
   }
-  count(state);
+  count(state, at.program.instructions.size());
 }
 
 void read_once(benchmark::State& state) {
+  compiled const& at = job(state);
   for (auto _ : state) {
     std::uint64_t sum = 0;
-    for (schedule::instruction const& i : job().program.instructions) {
-      for (schedule::operand const& o : job().program.operands_of(i)) {
+    for (schedule::instruction const& i : at.program.instructions) {
+      for (schedule::operand const& o : at.program.operands_of(i)) {
         sum += o.bytes + i.amount;
       }
     }
     benchmark::DoNotOptimize(sum);
   }
-  count(state);
+  count(state, at.program.instructions.size());
 }
 
-BENCHMARK(compile)->Unit(benchmark::kMicrosecond);
-BENCHMARK(verify)->Unit(benchmark::kMicrosecond);
-BENCHMARK(simulate)->Unit(benchmark::kMicrosecond);
-BENCHMARK(memory)->Unit(benchmark::kMicrosecond);
-BENCHMARK(read_once)->Unit(benchmark::kMicrosecond);
+void by_layers(benchmark::internal::Benchmark* b) {
+  b->ArgName("layers")->Unit(benchmark::kMicrosecond);
+  for (std::int64_t const n : bench::planned_layers) {
+    b->Arg(n);
+  }
+}
+void by_layers_and_micro_batches(benchmark::internal::Benchmark* b) {
+  b->ArgNames({"layers", "accumulate"})->Unit(benchmark::kMicrosecond);
+  for (std::int64_t const n : bench::planned_layers) {
+    for (std::int64_t const m : bench::planned_micro_batches) {
+      b->Args({n, m});
+    }
+  }
+}
+
+BENCHMARK(compile)->Apply(by_layers);
+BENCHMARK(verify)->Apply(by_layers);
+BENCHMARK(verify_segments)->Apply(by_layers_and_micro_batches);
+BENCHMARK(simulate)->Apply(by_layers);
+BENCHMARK(memory)->Apply(by_layers);
+BENCHMARK(read_once)->Apply(by_layers);
 
 }  // namespace
 

@@ -93,6 +93,70 @@ TEST_CASE("host: a copy takes at least as long as its link says") {
   CHECK(d.work_of(queue_id::h2d) == device::work_counts{2, 2, 1'500'000});
 }
 
+TEST_CASE("host: what tasks hold for adds up, and begins anew after a wait") {
+  host_device d({.d2h = {.rate = {}, .latency = 3_ms}});
+  issuer issue(d);
+  auto const hold = [&](queue_id q, picoseconds t) {
+    issue.task(q, {}, [&d, t](queue_ref r) { d.hold(r, t); });
+  };
+  auto const timed = [&](auto const& submit) {
+    double const start = d.seconds();
+    submit();
+    d.synchronize();
+    d.reset_events();
+    return d.seconds() - start;
+  };
+  auto const work = [](queue_ref) { std::this_thread::sleep_for(std::chrono::milliseconds(6)); };
+  CHECK(timed([&] {
+          for (int i = 0; i < 5; ++i) {
+            hold(queue_id::compute, 2_ms);
+          }
+        }) >= 0.010);
+  // From the task's beginning: a shorter one adds nothing, work that took longer isn't made up for.
+  CHECK(timed([&] {
+          issue.task(queue_id::cpu, {}, [&](queue_ref r) {
+            d.hold(r, 4_ms);
+            d.hold(r, 1_ms);
+          });
+          hold(queue_id::cpu, 4_ms);
+          issue.task(queue_id::cpu, {}, [&](queue_ref r) {
+            work(r);
+            d.hold(r, 1_ms);
+          });
+          hold(queue_id::cpu, 4_ms);
+        }) >= 0.018);
+  // The second of two copies in a task begins where the first ends.
+  std::byte const from{7};
+  std::byte to{};
+  CHECK(timed([&] {
+          issue.task(queue_id::d2h, {}, [&](queue_ref r) {
+            d.copy(r, &to, &from, 1);
+            d.copy(r, &to, &from, 1);
+          });
+        }) >= 0.006);
+  // After waiting for another queue, or for work, time counts from the end of the wait.
+  CHECK(timed([&] {
+          hold(queue_id::cpu, 1_ms);
+          issue.task(queue_id::reduce, {}, work);
+          issue.after(queue_id::cpu, queue_id::reduce);
+          hold(queue_id::cpu, 4_ms);
+        }) >= 0.010);
+  // As if the first task on cpu woke late: what it then needn't wait for still counts.
+  CHECK(timed([&] {
+          hold(queue_id::reduce, 5_ms);
+          issue.task(queue_id::cpu, {}, [&](queue_ref r) {
+            d.hold(r, 1_ms);
+            work(r);
+          });
+          issue.after(queue_id::cpu, queue_id::reduce);
+          hold(queue_id::cpu, 5_ms);
+        }) >= 0.010);
+  hold(queue_id::gather, 1_ms);
+  d.synchronize();
+  work({});
+  CHECK(timed([&] { hold(queue_id::gather, 5_ms); }) >= 0.005);
+}
+
 TEST_CASE("host: destruction finishes the running task and drops the others") {
   std::atomic<int> ran{0};
   rendezvous started(2);

@@ -3,6 +3,7 @@
 // A device made of host memory and one worker thread per queue: the quick start, and real
 // concurrency for tests. Copies can be slowed down to the rates of a link.
 
+#include "protrain/core/math.hpp"
 #include "protrain/core/units.hpp"
 #include "protrain/device/device.hpp"
 #include "protrain/device/error.hpp"
@@ -32,6 +33,7 @@
 namespace protrain::inline v0::device {
 
 /// How long a copy on one queue takes at least: latency + bytes / rate. A rate of 0 is unlimited.
+/// Copies that follow each other without waiting for another queue keep the link busy throughout.
 struct host_link {
   bandwidth rate{};
   picoseconds latency{};
@@ -98,18 +100,25 @@ class host_device {
   }
 
   void copy(queue_ref q, void* to, void const* from, std::uint64_t bytes) {
-    auto const begin = std::chrono::steady_clock::now();
     if (bytes > 0) {
       std::memcpy(to, from, bytes);
     }
-    work_counts& counts = of(q.id).counts;
-    ++counts.copies;
-    counts.copied += bytes;
+    lane& own = of(q.id);
+    ++own.counts.copies;
+    own.counts.copied += bytes;
     if (q.id == queue_id::h2d) {
-      hold(begin, options_.h2d, bytes);
+      slow_down(own, options_.h2d, bytes);
     } else if (q.id == queue_id::d2h) {
-      hold(begin, options_.d2h, bytes);
+      slow_down(own, options_.d2h, bytes);
     }
+  }
+
+  /// The last thing that a task does, with its own queue: the task takes at least `busy`. Tasks that
+  /// hold and follow each other without waiting for another queue take the sum: a sleeper that wakes
+  /// late delays who waits for it, not its successors.
+  void hold(queue_ref q, picoseconds busy) {
+    lane& own = of(q.id);
+    last_until(own, own.began + ticks(busy));
   }
 
   void zero(queue_ref /*q*/, void* to, std::uint64_t bytes) {
@@ -154,6 +163,9 @@ class host_device {
   work_counts work_of(queue_id q) const { return lanes_[static_cast<std::size_t>(q)].counts; }
 
  private:
+  using clock = std::chrono::steady_clock;
+  using moment = clock::time_point;
+
   struct lane {
     std::mutex mutex{};
     std::condition_variable arrived{};   // for the worker
@@ -163,8 +175,12 @@ class host_device {
     std::size_t watchers = 0;
     bool idle = false;
     bool closing = false;
+    moment ended{};               // guarded as well: `until` of all that is done
     std::uint64_t submitted = 0;  // of the issuing thread
-    work_counts counts{};         // of the worker
+    work_counts counts{};         // of the worker, as all below
+    moment began{};               // of the running task, on a clock that no late sleeper delays
+    moment until{};               // likewise, the end of all so far
+    bool held = false;            // so that the next task begins then, unless it waits
     std::thread worker{};
   };
   struct mark {
@@ -189,9 +205,22 @@ class host_device {
 
   static void await(lane& other, std::uint64_t position) {
     std::unique_lock lock(other.mutex);
+    await(lock, other, position);
+  }
+  static void await(std::unique_lock<std::mutex>& lock, lane& other, std::uint64_t position) {
     ++other.watchers;
     other.finished.wait(lock, [&] { return other.done >= position; });
     --other.watchers;
+  }
+
+  /// A worker waits for another queue's position.
+  static void follow(lane& own, lane& other, std::uint64_t position) {
+    std::unique_lock lock(other.mutex);
+    if (other.done < position) {
+      own.held = false;
+      await(lock, other, position);
+    }
+    own.until = std::max(own.until, other.ended);
   }
 
   void finish() {
@@ -211,6 +240,7 @@ class host_device {
     while (true) {
       while (own.ring.empty() && !own.closing) {
         own.idle = true;
+        own.held = false;
         own.arrived.wait(lock);
       }
       own.idle = false;
@@ -220,11 +250,12 @@ class host_device {
       detail::queued const entry = own.ring.pop();
       lock.unlock();
       if (entry.is_wait) {
-        await(of(entry.awaited), entry.until);
+        follow(own, of(entry.awaited), entry.until);
       } else if (!skip_) {
         run(own, q, entry.work);
       }
       lock.lock();
+      own.ended = own.until;
       ++own.done;
       if (own.watchers > 0) {
         own.finished.notify_all();
@@ -234,6 +265,9 @@ class host_device {
 
   void run(lane& own, queue_id q, task const& work) {
     ++own.counts.tasks;
+    own.began = own.held ? own.until : clock::now();
+    own.until = own.began;
+    own.held = false;
     try {
       work.run(work.context, work.index, queue_ref{.id = q});
     } catch (...) {
@@ -245,15 +279,28 @@ class host_device {
     }
   }
 
-  static void hold(std::chrono::steady_clock::time_point begin,
-                   host_link const& link,
-                   std::uint64_t bytes) {
+  /// Copies of one task follow each other.
+  static void slow_down(lane& own, host_link const& link, std::uint64_t bytes) {
     if (link.rate.per_second == 0 && link.latency.value == 0) {
       return;
     }
     picoseconds const busy = link.rate.per_second == 0 ? picoseconds{} : time_of(bytes, link.rate);
-    auto const ns = static_cast<std::int64_t>((busy + link.latency).value / 1000);
-    std::this_thread::sleep_until(begin + std::chrono::nanoseconds(ns));
+    last_until(own, own.until + ticks(busy + link.latency));
+  }
+
+  /// Work that took longer than it should is not made up for.
+  static void last_until(lane& own, moment end) {
+    own.until = std::max(own.held ? own.until : clock::now(), end);
+    own.held = true;
+    // Sleepers wake late by about this much, and some copies are shorter.
+    std::this_thread::sleep_until(own.until - std::chrono::microseconds(60));
+    while (clock::now() < own.until) {
+      std::this_thread::yield();
+    }
+  }
+
+  static clock::duration ticks(picoseconds t) {
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(ceil_div(t.value, 1000)));
   }
 
   /// Linux lets sleepers be 50 us late; a slowed copy should not be.

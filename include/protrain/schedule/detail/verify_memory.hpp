@@ -82,28 +82,45 @@ class live_set {
       std::vector<std::vector<std::uint32_t>>(space_count, std::vector<std::uint32_t>{});
 };
 
-/// Allocations by `key(allocation)`, ascending.
-constexpr std::vector<std::uint32_t> sorted_by(std::vector<allocation> const& all, auto key) {
+/// Allocations in the order in which they begin.
+constexpr std::vector<std::uint32_t> sorted_by_begin(std::vector<allocation> const& all) {
   std::vector<std::uint32_t> order{};
   order.reserve(all.size());
   bool sorted = true;
   for (std::uint32_t i = 0; i < all.size(); ++i) {
-    sorted = sorted && (i == 0 || key(all[i - 1]) <= key(all[i]));
+    sorted = sorted && (i == 0 || all[i - 1].begin <= all[i].begin);
     order.push_back(i);
   }
   if (!sorted) {
     std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return key(all[a]) != key(all[b]) ? key(all[a]) < key(all[b]) : a < b;
+      return all[a].begin != all[b].begin ? all[a].begin < all[b].begin : a < b;
     });
   }
   return order;
 }
 
-/// No two allocations that are live at one position share a byte.
-constexpr verdict check_overlaps(std::vector<allocation> const& all) {
-  std::vector<std::uint32_t> const begins =
-      sorted_by(all, [](allocation const& a) { return a.begin; });
-  std::vector<std::uint32_t> const ends = sorted_by(all, [](allocation const& a) { return a.end; });
+/// In the order in which they end; those that outlive the program's `n` instructions are last.
+constexpr std::vector<std::uint32_t> sorted_by_end(std::vector<allocation> const& all,
+                                                   std::uint32_t n) {
+  auto const key = [n](allocation const& a) { return std::size_t{a.end > n ? n + 1 : a.end}; };
+  std::vector<std::uint32_t> next(std::size_t{n} + 3, 0);  // by end: its first place
+  for (allocation const& a : all) {
+    ++next[key(a) + 1];
+  }
+  for (std::size_t k = 1; k < next.size(); ++k) {
+    next[k] += next[k - 1];
+  }
+  std::vector<std::uint32_t> order(all.size(), 0);
+  for (std::uint32_t i = 0; i < all.size(); ++i) {
+    order[next[key(all[i])]++] = i;
+  }
+  return order;
+}
+
+/// No two allocations that are live at one of `n` positions share a byte.
+constexpr verdict check_overlaps(std::vector<allocation> const& all, std::uint32_t n) {
+  std::vector<std::uint32_t> const begins = sorted_by_begin(all);
+  std::vector<std::uint32_t> const ends = sorted_by_end(all, n);
   live_set live(all);
   std::size_t ended = 0;
   for (std::uint32_t const i : begins) {
@@ -149,7 +166,7 @@ constexpr verdict check_memory(program const& p,
                     i);
     }
   }
-  return check_overlaps(p.allocations);
+  return check_overlaps(p.allocations, n);
 }
 
 }  // namespace protrain::inline v0::schedule::detail

@@ -109,9 +109,8 @@ inline constexpr std::array<role, 4> caller_roles{
 constexpr bool find_caller(program const& p, std::array<std::uint32_t, 4>& at) {
   bool one = true;
   for (operand const& o : p.operands) {
-    bool const host = p.allocations[o.allocation.index()].where == space::host;
     for (std::size_t k = 0; k < caller_roles.size(); ++k) {
-      if (host && o.what == caller_roles[k]) {
+      if (o.what == caller_roles[k] && p.allocations[o.allocation.index()].where == space::host) {
         one = one && (at[k] == 0 || at[k] == o.allocation.value + 1);
         at[k] = o.allocation.value + 1;
       }
