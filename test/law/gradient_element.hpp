@@ -25,7 +25,7 @@ std::string broken_gradient_law() {
   std::uint64_t const patterns = std::uint64_t{1} << (8 * sizeof(T));
   for (std::uint64_t i = 0; i < patterns; i += sizeof(T) == 4 ? 50'021 : 1) {
     T x{};
-    std::memcpy(&x, &i, sizeof(T));
+    std::memcpy(static_cast<void*>(&x), &i, sizeof(T));
     float const wide = widen(x);
     auto const [at, fresh] = seen.emplace(std::bit_cast<std::uint32_t>(wide), x);
     if (!fresh && !std::isnan(wide) && std::memcmp(&at->second, &x, sizeof(T)) != 0) {
