@@ -7,6 +7,7 @@
 // by `using policy_tag = <tag>`; `policies<>{}.with(model)` puts it into a bundle.
 //
 //   chunk::placement_policy       placement_tag     chunk/placement.hpp        law/placement.hpp
+//   chunk::weighs_benefits        placement_tag     chunk/placement.hpp        law/placement.hpp
 //   chunk::sizing_policy          sizing_tag        chunk/sizing.hpp           law/sizing.hpp
 //   chunk::eviction_policy        eviction_tag      chunk/eviction.hpp         law/eviction.hpp
 //   activation::assignment_policy assignment_tag    activation/assignment.hpp  law/assignment.hpp

@@ -30,8 +30,8 @@ constexpr void refuse_policy() {
     static_assert(
         chunk::placement_policy<P>,
         "policies::with: a placement policy is regular (default, copies, ==) and has "
-        "std::vector<std::uint8_t> persistent(chunk::layout const&, std::uint32_t) const; "
-        "laws: protrain/chunk/placement.hpp");
+        "std::vector<std::uint8_t> persistent(chunk::layout const&, std::uint32_t) const, or with "
+        "std::span<chunk::benefit const> between the two; laws: protrain/chunk/placement.hpp");
   } else if constexpr (plays<P, chunk::sizing_tag>) {
     static_assert(chunk::sizing_policy<P>,
                   "policies::with: a sizing policy is regular (default, copies, ==) and has "
