@@ -3,25 +3,35 @@
 # Usage: compile_fail.sh LOG SOURCE COMPILER [FLAG ...]
 #
 # Compiles SOURCE with FAULT_ON=0, which must succeed, and with FAULT_ON=n for its
-# n-th `// expect: REGEX` line, which must fail with an error that matches REGEX.
+# n-th `// expect: REGEX` line, which must fail with an error that matches REGEX, and
+# with one for each `// and: REGEX` that follows.
 # Writes what happened to LOG; the last line is the verdict. Always exits 0.
 set -u
 log=$1 source=$2
 shift 2
 
-output=$(mktemp) assembly=$(mktemp)
-trap 'rm -f "$output" "$assembly"' EXIT
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
 export LC_ALL=C
 
 compile() {  # compile N FLAG...: the compiler's messages go to $output
   local fault=$1
   shift
-  "$@" "-DFAULT_ON=$fault" -fdiagnostics-color=never -S -o "$assembly" -x c++ "$source" >"$output" 2>&1
+  "$@" "-DFAULT_ON=$fault" -fdiagnostics-color=never -fsyntax-only -x c++ "$source" >"$output" 2>&1
+}
+
+refused_with() {  # refused_with N REGEX: an error or a note of it, not a source line that is quoted
+  if ! grep -E '(error|note|required from)' "$output" | grep -qE -e "$2"; then
+    echo "$source: FAULT_ON=$1 is refused, but not with: $2"
+    cat "$output"
+    return 1
+  fi
+  echo "$source: FAULT_ON=$1 is refused with: $2"
 }
 
 check() {
-  mapfile -t expected < <(sed -n 's|^ *// expect: ||p' "$source")
-  if [ "${#expected[@]}" -eq 0 ]; then
+  mapfile -t expected < <(sed -nE 's,^ *// (expect|and): ,\1 ,p' "$source")
+  if [[ ${expected[0]-} != expect\ * ]]; then
     echo "$source: no line '// expect: REGEX'"
     return 1
   fi
@@ -30,20 +40,16 @@ check() {
     cat "$output"
     return 1
   fi
-  local n=0 regex
-  for regex in "${expected[@]}"; do
-    n=$((n + 1))
-    if compile "$n" "$@"; then
-      echo "$source: compiles with FAULT_ON=$n; expected: $regex"
-      return 1
+  local n=0 line
+  for line in "${expected[@]}"; do
+    if [[ $line == expect\ * ]]; then
+      n=$((n + 1))
+      if compile "$n" "$@"; then
+        echo "$source: compiles with FAULT_ON=$n; expected: ${line#* }"
+        return 1
+      fi
     fi
-    # An error or a note of it, not the source line that the compiler quotes.
-    if ! grep -E '(error|note|required from)' "$output" | grep -qE -e "$regex"; then
-      echo "$source: FAULT_ON=$n is refused, but not with: $regex"
-      cat "$output"
-      return 1
-    fi
-    echo "$source: FAULT_ON=$n is refused with: $regex"
+    refused_with "$n" "${line#* }" || return 1
   done
 }
 

@@ -145,7 +145,8 @@ def compile_fail_test(name, src = None, deps = [], copts = [], tags = [], **kwar
 
     The file holds `// expect: REGEX` (extended, as for grep -E) and code under `#if FAULT_ON`.
     It must be refused with that message when FAULT_ON is 1, and compile when FAULT_ON is 0.
-    With several expect lines the n-th belongs to FAULT_ON == n.
+    With several expect lines the n-th belongs to FAULT_ON == n. Lines `// and: REGEX` below it are
+    further messages of the same compilation.
     """
     _compile_fail_test(
         name = name,

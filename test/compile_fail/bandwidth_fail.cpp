@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// copy_time refuses a bandwidth policy whose rate is no bandwidth, or that didn't consent.
-// expect: constraints not satisfied|no matching function|same_as
-// expect: constraints not satisfied|no matching function|no type named .policy_tag
+// copy_time refuses a bandwidth policy whose rate is no bandwidth, or that didn't consent; what is
+// called rate_beside_swap is that, and not something else that is never asked.
+// expect: return-type-requirement|same_as
+// expect: no type named .policy_tag.
+// expect: rate_beside_swap: a policy that knows swapping has bandwidth rate_beside_swap\(
 
 #include "protrain/link/bandwidth.hpp"
+#include "protrain/link/derated.hpp"
 
 namespace {
 
@@ -18,11 +21,20 @@ struct policy {
     return {1};
   }
 #endif
+  protrain::bandwidth rate_beside_swap(protrain::hw::machine const&, protrain::link::channel) const
+#if FAULT_ON != 3
+      noexcept
+#endif
+  {
+    return {1};
+  }
   bool operator==(policy const&) const = default;
 };
 
 }  // namespace
 
 protrain::picoseconds try_it(protrain::hw::machine const& m) {
-  return protrain::link::copy_time(policy{}, m, protrain::link::channel::host_to_device, 1);
+  auto const channel = protrain::link::channel::host_to_device;
+  (void)protrain::link::rate_beside_swap(policy{}, m, channel);
+  return protrain::link::copy_time(policy{}, m, channel, 1);
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile refuses an eviction policy that didn't consent, may throw, or isn't comparable.
-// expect: constraints not satisfied|no matching function|no type named .policy_tag
-// expect: constraints not satisfied|no matching function|noexcept
-// expect: constraints not satisfied|no matching function|equality_comparable
+// evict_one refuses an eviction policy that didn't consent, may throw, or isn't comparable.
+// expect: no type named .policy_tag.
+// expect: noexcept|may throw an exception
+// expect: equality_comparable|__t == __u
 
-#include "protrain/schedule/compile.hpp"
+#include "protrain/chunk/eviction.hpp"
 
 #include <cstddef>
 #include <span>
@@ -29,8 +29,6 @@ struct policy {
 
 }  // namespace
 
-bool try_it(protrain::trace::trace const& t,
-            protrain::chunk::layout const& l,
-            protrain::schedule::knobs const& k) {
-  return protrain::schedule::compile(t, l, k, policy{}).has_value();
+bool try_it(std::span<protrain::chunk::resident const> in) {
+  return protrain::chunk::evict_one(policy{}, in).has_value();
 }

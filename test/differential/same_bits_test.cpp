@@ -83,7 +83,9 @@ void check(test::engine_run const& run, test::outcome const& plain) {
   CHECK(run.unused == 0);
 }
 
-TEST_CASE("every plan gives the bits of the plain loop in the memory predicted") {
+TEST_CASE(
+    "placement changes the loss: every plan gives the bits of the plain loop in the memory "
+    "predicted") {
   auto const space = test::plan_space();
   auto const rows = space.rows(plans(), seed);
   auto const missing = space.missing_pairs(rows);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// The laws of a communicator. A fixture F has `F::ranks` and `F::run(body)`, which calls
+// The laws of a communicator, a function check_<law> and a test case each. A fixture F has `F::ranks` and `F::run(body)`, which calls
 // `body(member)` on every rank, each on a thread of its own, and waits. A member has `comm()`,
 // `on(queue, f)`, which calls f(queue_ref) as work of that queue and waits, and `at_once(queue, f,
 // queue, g)` for two queues. Instantiate with PROTRAIN_COMM_LAWS(F...). Buffers are host memory.
@@ -154,7 +154,8 @@ by_rank wrongly_reduced_by_rank(std::uint64_t shard, dtype type) {
   return wrong;
 }
 
-TEST_CASE_TEMPLATE_DEFINE("ranks are 0 to size - 1, each once", F, comm_ranks) {
+template <class F>
+void check_comm_ranks() {
   by_rank seen(F::ranks, 0);
   by_rank sizes(F::ranks, 0);
   F::run([&](auto& m) {
@@ -165,7 +166,8 @@ TEST_CASE_TEMPLATE_DEFINE("ranks are 0 to size - 1, each once", F, comm_ranks) {
   CHECK(sizes == by_rank(F::ranks, F::ranks));
 }
 
-TEST_CASE_TEMPLATE_DEFINE("a reduction folds in rank order and rounds once", F, comm_reduce) {
+template <class F>
+void check_comm_reduce() {
   by_rank const none(F::ranks, 0);
   for (std::uint64_t const shard : {1U, 2U, 127U, 128U, 1000U}) {
     CAPTURE(shard);
@@ -180,7 +182,8 @@ TEST_CASE_TEMPLATE_DEFINE("a reduction folds in rank order and rounds once", F, 
   }
 }
 
-TEST_CASE_TEMPLATE_DEFINE("a gather puts every rank's bytes at its offset", F, comm_gather) {
+template <class F>
+void check_comm_gather() {
   for (queue_id const on : {queue_id::gather, queue_id::cpu}) {
     for (std::uint64_t const part : {1U, 7U, 4096U}) {
       by_rank wrong(F::ranks, 0);
@@ -190,7 +193,8 @@ TEST_CASE_TEMPLATE_DEFINE("a gather puts every rank's bytes at its offset", F, c
   }
 }
 
-TEST_CASE_TEMPLATE_DEFINE("integers are summed exactly, on every rank alike", F, comm_sum) {
+template <class F>
+void check_comm_sum() {
   by_rank sums(F::ranks, 0);
   by_rank again(F::ranks, 0);
   std::uint64_t want = 0;
@@ -215,7 +219,8 @@ void collect_nothing(Member& m) {
   m.on(queue_id::gather, [&](device::queue_ref q) { m.comm().all_gather(q, nullptr, 0); });
 }
 
-TEST_CASE_TEMPLATE_DEFINE("collectives of nothing do nothing", F, comm_nothing) {
+template <class F>
+void check_comm_nothing() {
   by_rank sums(F::ranks, 1);
   F::run([&](auto& m) {
     collect_nothing(m);
@@ -256,7 +261,8 @@ std::uint64_t wrong_at_once(Member& m) {
   return wrong;
 }
 
-TEST_CASE_TEMPLATE_DEFINE("queues don't wait for each other", F, comm_queues) {
+template <class F>
+void check_comm_queues() {
   by_rank wrong(F::ranks, 0);
   F::run([&](auto& m) { wrong[m.comm().rank()] = wrong_at_once(m); });
   CHECK(wrong == by_rank(F::ranks, 0));
@@ -278,7 +284,8 @@ std::string told_of_abort(Member& m) {
   return "completed";
 }
 
-TEST_CASE_TEMPLATE_DEFINE("an abort reaches every rank, with rank and reason", F, comm_abort) {
+template <class F>
+void check_comm_abort() {
   std::vector<std::string> told(F::ranks);
   F::run([&](auto& m) { told[m.comm().rank()] = told_of_abort(m); });
   for (std::string const& each : told) {
@@ -288,6 +295,17 @@ TEST_CASE_TEMPLATE_DEFINE("an abort reaches every rank, with rank and reason", F
     }
   }
 }
+
+/// A law as a test case.
+#define PROTRAIN_COMM_LAW(says, law) \
+  TEST_CASE_TEMPLATE_DEFINE(says, F, law) { check_##law<F>(); }
+PROTRAIN_COMM_LAW("ranks are 0 to size - 1, each once", comm_ranks)
+PROTRAIN_COMM_LAW("a reduction folds in rank order and rounds once", comm_reduce)
+PROTRAIN_COMM_LAW("a gather puts every rank's bytes at its offset", comm_gather)
+PROTRAIN_COMM_LAW("integers are summed exactly, on every rank alike", comm_sum)
+PROTRAIN_COMM_LAW("collectives of nothing do nothing", comm_nothing)
+PROTRAIN_COMM_LAW("queues don't wait for each other", comm_queues)
+PROTRAIN_COMM_LAW("an abort reaches every rank, with rank and reason", comm_abort)
 
 }  // namespace protrain::test
 

@@ -105,7 +105,7 @@ class cells {
       std::uint32_t const word = value(i);
       std::memcpy(device_.base(space::host) + at(i), &word, 4);
     }
-    note_written(device_, space::host, offset_, bytes());
+    device::note_written(device_, space::host, offset_, bytes());
   }
   std::uint32_t operator[](std::size_t i) const {
     std::uint32_t word = 0;

@@ -6,12 +6,15 @@
 #include "protrain/chunk/placement.hpp"
 #include "protrain/chunk/sizing.hpp"
 #include "protrain/link/bandwidth.hpp"
+#include "protrain/link/derated.hpp"
 #include "protrain/update/site.hpp"
 #include "protrain/update/state_format.hpp"
 #include "protrain/update/timing.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 namespace {
@@ -34,42 +37,75 @@ static_assert(roles<chunk::uniform_grid> == 1 && roles<activation::interleaved> 
 static_assert(roles<activation::keep_all> == 1 && roles<activation::checkpoint_all> == 1);
 static_assert(roles<update::gpu_if_persistent> == 1 && roles<update::during_backward> == 1);
 static_assert(roles<update::after_backward> == 1 && roles<update::split_master> == 1);
-static_assert(roles<update::fp32> == 1 && roles<link::fixed> == 1 && roles<int> == 0);
+static_assert(roles<update::fp32> == 1 && roles<update::separate_master> == 1);
+static_assert(roles<update::before_next_use> == 1 && roles<link::fixed> == 1);
+static_assert(roles<link::derated> == 1 && roles<int> == 0);
 
+/// What a model lacks. Each role has one model with all of them, and is refused for each.
+enum class lack : std::uint8_t { nothing, tag, equality, answer, constness, noexceptness };
+
+template <lack L, class Tag>
+using tag_of = std::conditional_t<L == lack::tag, int, Tag>;
+template <lack L, class Answer>
+using answer_of = std::conditional_t<L == lack::answer, void*, Answer>;
+
+#define PROTRAIN_TEST_REFUSES(concept_, model, hook_may_throw)                       \
+  static_assert(concept_<model<lack::nothing>> && !concept_<model<lack::tag>>);      \
+  static_assert(!concept_<model<lack::equality>> && !concept_<model<lack::answer>>); \
+  static_assert(!concept_<model<lack::constness>>);                                  \
+  static_assert(concept_<model<lack::noexceptness>> == (hook_may_throw))
+
+/// The hook `name` of a role, const and noexcept unless that is lacking.
+#define PROTRAIN_TEST_MODEL(model, Tag, Answer, name, ...)                         \
+  template <lack L>                                                                \
+  struct model {                                                                   \
+    using policy_tag = tag_of<L, Tag>;                                             \
+    answer_of<L, Answer> name(__VA_ARGS__) const noexcept(L != lack::noexceptness) \
+      requires(L != lack::constness);                                              \
+    answer_of<L, Answer> name(__VA_ARGS__) noexcept                                \
+      requires(L == lack::constness);                                              \
+    bool operator==(model const&) const                                            \
+      requires(L != lack::equality)                                                \
+    = default;                                                                     \
+  }
+
+using flags = std::vector<std::uint8_t>;
+using sizes = std::vector<std::uint64_t>;
+using strategies = std::vector<activation::strategy>;
+using pins = std::span<activation::pin const>;
 using residents = std::span<chunk::resident const>;
 
-struct without_tag {
-  std::size_t victim(residents) const noexcept { return 0; }
-  bool operator==(without_tag const&) const = default;
+PROTRAIN_TEST_MODEL(
+    placement, chunk::placement_tag, flags, persistent, chunk::layout const&, std::uint32_t);
+PROTRAIN_TEST_MODEL(sizing, chunk::sizing_tag, sizes, capacities, trace::trace const&);
+PROTRAIN_TEST_MODEL(eviction, chunk::eviction_tag, std::size_t, victim, residents);
+PROTRAIN_TEST_MODEL(
+    assignment, activation::assignment_tag, strategies, assign, pins, activation::counts const&);
+PROTRAIN_TEST_MODEL(rates, link::bandwidth_tag, bandwidth, rate, hw::machine const&, link::channel);
+PROTRAIN_TEST_MODEL(site, update::site_tag, update::site, choose, bool);
+PROTRAIN_TEST_MODEL(timing, update::timing_tag, update::timing, choose, model::job const&);
+
+PROTRAIN_TEST_REFUSES(chunk::placement_policy, placement, true);
+PROTRAIN_TEST_REFUSES(chunk::sizing_policy, sizing, true);
+PROTRAIN_TEST_REFUSES(chunk::eviction_policy, eviction, false);
+PROTRAIN_TEST_REFUSES(activation::assignment_policy, assignment, true);
+PROTRAIN_TEST_REFUSES(link::bandwidth_policy, rates, false);
+PROTRAIN_TEST_REFUSES(update::site_policy, site, false);
+PROTRAIN_TEST_REFUSES(update::timing_policy, timing, false);
+
+template <lack L>
+struct format_bytes {
+  using policy_tag = tag_of<L, update::state_format_tag>;
+  static constexpr answer_of<L, model::state_format> format = {};
+  static constexpr std::uint64_t value_bytes = 4;
+  static constexpr std::uint64_t state_bytes = 8;
+  bool operator==(format_bytes const&) const
+    requires(L != lack::equality)
+  = default;
 };
-struct foreign_tag : without_tag {
-  using policy_tag = chunk::placement_tag;
-};
-struct may_throw {
-  using policy_tag = chunk::eviction_tag;
-  std::size_t victim(residents) const { return 0; }
-  bool operator==(may_throw const&) const = default;
-};
-struct not_const {
-  using policy_tag = chunk::eviction_tag;
-  std::size_t victim(residents) noexcept { return 0; }
-  bool operator==(not_const const&) const = default;
-};
-struct wrong_answer {
-  using policy_tag = chunk::eviction_tag;
-  int victim(residents) const noexcept { return 0; }
-  bool operator==(wrong_answer const&) const = default;
-};
-struct not_regular {
-  using policy_tag = chunk::eviction_tag;
-  std::size_t victim(residents) const noexcept { return 0; }
-};
-struct right : without_tag {
-  using policy_tag = chunk::eviction_tag;
-};
-static_assert(chunk::eviction_policy<right>);
-static_assert(!chunk::eviction_policy<without_tag> && !chunk::eviction_policy<foreign_tag>);
-static_assert(!chunk::eviction_policy<may_throw> && !chunk::eviction_policy<not_const>);
-static_assert(!chunk::eviction_policy<wrong_answer> && !chunk::eviction_policy<not_regular>);
+static_assert(update::state_format_policy<format_bytes<lack::nothing>>);
+static_assert(!update::state_format_policy<format_bytes<lack::tag>>);
+static_assert(!update::state_format_policy<format_bytes<lack::equality>>);
+static_assert(!update::state_format_policy<format_bytes<lack::answer>>);
 
 }  // namespace

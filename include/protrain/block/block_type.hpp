@@ -13,7 +13,8 @@
 
 namespace protrain::inline v0::block {
 
-/// A part of a model that runs as one unit: forward, and backward. Laws (test/law/block.hpp):
+/// A part of a model that runs as one unit: forward, and backward. Laws (test/law/block.hpp, and
+/// `check_block` for yours):
 /// outputs, saved tensors and gradients are a function of input bits, parameter bits, batch tensors
 /// and random keys only, never of addresses, of what memory held before or of which pass it is;
 /// what forward saves and takes as scratch depends on shapes only; every tensor is touched inside
@@ -37,10 +38,13 @@ struct repeated {
   std::string prefix{};
 };
 
-template <block_type Block>
-repeated<Block> repeat(std::integral auto count, Block block, std::string_view prefix = "h") {
+template <class Block>
+auto repeat(std::integral auto count, Block block, std::string_view prefix = "h") {
+  static_assert(block_type<Block>,
+                "repeat: what is repeated is a block: describe(block_builder&), forward(scope&, x, "
+                "y) const, backward(scope&, x, dy, dx) const; its law: protrain/block/check.hpp");
   PROTRAIN_EXPECT(std::in_range<std::uint32_t>(count), "a repeat has 0 to 2^32 - 1 layers");
-  return {static_cast<std::uint32_t>(count), std::move(block), std::string(prefix)};
+  return repeated<Block>{static_cast<std::uint32_t>(count), std::move(block), std::string(prefix)};
 }
 
 namespace detail {
@@ -88,10 +92,17 @@ class function_block {
 
 /// See `function_block`.
 template <class Describe, class Forward, class Backward>
-  requires detail::callable<Describe, block_builder&> &&
-           detail::callable<Forward, scope&, tensor_view, tensor_view> &&
-           detail::callable<Backward, scope&, tensor_view, tensor_view, tensor_view>
 auto make_block(Describe describe, Forward forward, Backward backward) {
+  static_assert(
+      detail::callable<Describe, block_builder&>,
+      "make_block: the first function takes (block_builder&), or (layer, block_builder&), "
+      "and is const");
+  static_assert(detail::callable<Forward, scope&, tensor_view, tensor_view>,
+                "make_block: the second function takes (scope&, tensor_view x, tensor_view y), or "
+                "the layer before these, and is const");
+  static_assert(detail::callable<Backward, scope&, tensor_view, tensor_view, tensor_view>,
+                "make_block: the third function takes (scope&, tensor_view x, tensor_view dy, "
+                "tensor_view dx), or the layer before these, and is const");
   return function_block(std::move(describe), std::move(forward), std::move(backward));
 }
 

@@ -4,6 +4,7 @@
 #include <protrain/core/arithmetic.hpp>
 #include <protrain/core/bfloat16.hpp>
 #include <protrain/core/config.hpp>
+#include <protrain/core/customization.hpp>
 #include <protrain/core/detail/contract.hpp>
 #include <protrain/core/dtype.hpp>
 #include <protrain/core/float16.hpp>
@@ -19,6 +20,7 @@
 #include <protrain/core/arithmetic.hpp>
 #include <protrain/core/bfloat16.hpp>
 #include <protrain/core/config.hpp>
+#include <protrain/core/customization.hpp>
 #include <protrain/core/detail/contract.hpp>
 #include <protrain/core/dtype.hpp>
 #include <protrain/core/float16.hpp>

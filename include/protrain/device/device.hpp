@@ -66,7 +66,8 @@ struct work_counts {
 /// holds back later work of that queue until everything that was submitted to the event's queue
 /// before its `record`, waits included, is done; after a task has thrown no later task starts;
 /// nothing runs after `synchronize` returned, and the device is usable again even if it threw;
-/// `usage_of` counts as device/ledger.hpp says. One thread issues; tasks issue nothing.
+/// `usage_of` counts as device/ledger.hpp says; reserving and leasing nothing is nothing. One thread
+/// issues; tasks issue nothing.
 ///
 /// * `reserve(space, bytes)`: makes the arena of that space at least that large, 4 KiB aligned.
 ///   Contents are lost. No lease of the space is live and no work is queued. Throws device_error
@@ -131,6 +132,11 @@ template <device D>
 void note_written(D& d, space where, std::uint64_t offset, std::uint64_t n) {
   if constexpr (requires { d.written(where, offset, n); }) {
     d.written(where, offset, n);
+  } else {
+    static_assert(
+        !requires { &D::written; },
+        "note_written: a device that checks has written(space, std::uint64_t offset, "
+        "std::uint64_t bytes)");
   }
 }
 

@@ -22,7 +22,7 @@ enum class channel : std::uint8_t {
 struct bandwidth_tag {};
 
 /// Gives each channel its rate. Laws (test/law/bandwidth.hpp): rates are positive for a machine
-/// whose rates are; a machine with higher rates never has a lower one.
+/// whose rates are; a machine with higher rates never has a lower one; equal inputs, equal answers.
 template <class P>
 concept bandwidth_policy = std::regular<P> && std::same_as<typename P::policy_tag, bandwidth_tag> &&
                            requires(P const& p, hw::machine const& m, channel c) {

@@ -28,6 +28,11 @@ constexpr bandwidth rate_beside_swap(P const& policy, hw::machine const& m, chan
   if constexpr (knows_swapping<P>) {
     return policy.rate_beside_swap(m, c);
   } else {
+    static_assert(
+        !requires { &P::rate_beside_swap; },
+        "rate_beside_swap: a policy that knows swapping has bandwidth "
+        "rate_beside_swap(hw::machine const&, link::channel) const noexcept; laws: "
+        "protrain/link/derated.hpp");
     return policy.rate(m, c);
   }
 }

@@ -12,6 +12,7 @@
 #include <bit>
 #include <concepts>
 #include <cstdint>
+#include <type_traits>
 
 namespace protrain::inline v0::optim {
 
@@ -31,12 +32,15 @@ PROTRAIN_HD constexpr float stored_state(float x) noexcept {
   return (bits & 0x7FFFFFFFU) < 0x00800000U ? 0.0F : canonical(x);
 }
 
-/// Element types that gradients come in: fp32, and types that `widen` makes fp32 exactly.
+/// Element types that gradients come in: fp32, and types that `widen` makes fp32. Laws
+/// (test/law/gradient_element.hpp): `widen` is exact; memory of zeros holds zeros.
 template <class T>
-concept gradient_element = std::regular<T> && requires(T const x) {
-  { widen(x) } noexcept -> std::same_as<float>;
-};
-static_assert(gradient_element<float> && gradient_element<bfloat16> && gradient_element<float16> &&
-              !gradient_element<double*>);
+concept gradient_element =
+    std::regular<T> && (std::same_as<T, float> || !std::is_arithmetic_v<T>) && requires(T const x) {
+      { widen(x) } noexcept -> std::same_as<float>;
+    };
+static_assert(gradient_element<float> && gradient_element<bfloat16> && gradient_element<float16>);
+// Numbers that convert to float would be rounded on the way.
+static_assert(!gradient_element<double> && !gradient_element<int> && !gradient_element<double*>);
 
 }  // namespace protrain::inline v0::optim

@@ -15,8 +15,9 @@
 
 namespace protrain::inline v0::optim {
 
-/// Reads and writes the master of element i, and the working value with it. What was stored loads
-/// with the same bits, but for a NaN's.
+/// Reads and writes the master of element i, and the working value with it. Laws
+/// (test/law/master_arrays.hpp): what was stored loads with the same bits, but for a NaN's; no other
+/// element changes. `value_alone` of 16 bits rounds: frozen tensors have no master.
 template <class M>
 concept master_arrays = requires(M const& m, std::size_t i, float x) {
   { m.load(i) } noexcept -> std::same_as<float>;

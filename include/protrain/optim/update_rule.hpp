@@ -25,7 +25,7 @@ using element_state = std::array<float, R::state_tensors>;
 template <class R>
 using state_arrays = std::array<float*, R::state_tensors>;
 
-/// An optimizer. Laws (test/unit/optim/update_rule_laws.hpp):
+/// An optimizer. Laws (test/law/update_rule.hpp):
 /// - `prepare` runs on the host once per step and parameter group; `t` counts applied updates from
 ///   1; what it returns is passed by value to host loops and kernels alike.
 /// - `element` is a function of its arguments' bits; with s = 1 and a zero gradient forever, state

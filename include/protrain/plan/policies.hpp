@@ -7,6 +7,7 @@
 #include "protrain/chunk/placement.hpp"
 #include "protrain/chunk/sizing.hpp"
 #include "protrain/link/bandwidth.hpp"
+#include "protrain/plan/detail/refusal.hpp"
 #include "protrain/update/site.hpp"
 #include "protrain/update/state_format.hpp"
 #include "protrain/update/timing.hpp"
@@ -85,7 +86,32 @@ struct policies {
     return policies<Placement, Sizing, Eviction, Assignment, Bandwidth, Site, Timing, P>{
         placement, sizing, eviction, assignment, bandwidth, site, timing, std::move(p)};
   }
+  /// What fits no role is refused with what it lacks.
+  template <class P>
+  constexpr policies with(P) const {
+    detail::refuse_policy<P>();
+    return *this;
+  }
 };
+
+namespace detail {
+template <class... P>
+void takes_policies(policies<P...> const& bundle);
+}  // namespace detail
+
+/// A bundle, or a type that is derived from one.
+template <class T>
+concept policy_bundle = requires(T const& t) { detail::takes_policies(t); };
+static_assert(policy_bundle<policies<>> && !policy_bundle<chunk::persist_first>);
+
+/// Fails to compile where `T` is no bundle, with the cure.
+template <class T>
+constexpr bool require_bundle() {
+  static_assert(policy_bundle<T>,
+                "the rules of planning are a bundle of policies; put yours into one: "
+                "policies<>{}.with(your_policy)");
+  return true;
+}
 
 /// True when the bundle leaves the state format to the job or names the job's.
 template <format_choice Format>

@@ -32,6 +32,7 @@ constexpr result<plan, infeasible> make(trace::trace const& t,
                                         Policies const& rules,
                                         request const& wanted,
                                         limits const& most = {}) {
+  static_assert(require_bundle<Policies>());
   space_of<Policies> all(t, m, rules);
   if (error const wrong = all.open(wanted); wrong.code != errc::none) {
     return infeasible{.code = wrong.code, .reason = wrong.what, .number = wrong.number};

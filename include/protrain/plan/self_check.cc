@@ -7,6 +7,7 @@
 #include <protrain/plan/detail/closed_form_search.hpp>
 #include <protrain/plan/detail/closed_form_tables.hpp>
 #include <protrain/plan/detail/evaluator.hpp>
+#include <protrain/plan/detail/refusal.hpp>
 #include <protrain/plan/detail/searcher.hpp>
 #include <protrain/plan/explain.hpp>
 #include <protrain/plan/infeasible.hpp>
@@ -23,6 +24,7 @@
 #include <protrain/plan/detail/closed_form_search.hpp>
 #include <protrain/plan/detail/closed_form_tables.hpp>
 #include <protrain/plan/detail/evaluator.hpp>
+#include <protrain/plan/detail/refusal.hpp>
 #include <protrain/plan/detail/searcher.hpp>
 #include <protrain/plan/explain.hpp>
 #include <protrain/plan/infeasible.hpp>

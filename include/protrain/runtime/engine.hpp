@@ -14,6 +14,7 @@
 #include "protrain/runtime/cpu_threads.hpp"
 #include "protrain/runtime/detail/agreement.hpp"
 #include "protrain/runtime/detail/executor.hpp"
+#include "protrain/runtime/detail/requirements.hpp"
 #include "protrain/runtime/detail/segments.hpp"
 #include "protrain/runtime/detail/setup.hpp"
 #include "protrain/runtime/detail/storage.hpp"
@@ -42,13 +43,9 @@ namespace protrain::inline v0::runtime {
 /// communicator or a block throws otherwise. Before a step's first update a failure leaves the
 /// engine of a single rank usable; after it, and with several ranks, only destruction and
 /// `initialise` are left. A failure aborts the communicator, so that no rank waits for this one.
-template <device::device Device,
-          comm::communicator Comm = comm::self,
-          optim::update_rule Rule = optim::adamw>
+template <class Device, class Comm = comm::self, class Rule = optim::adamw>
 class engine {
-  static_assert(Rule::state_tensors <= 2,
-                "engine: state formats hold two fp32 tensors per parameter; use a rule with at "
-                "most two");
+  static_assert(detail::can_make_engine<Device, Comm, Rule>());
 
  public:
   using pending_step = pending<engine>;

@@ -23,6 +23,7 @@
 #include "protrain/profile/dry_run.hpp"
 #include "protrain/runtime/batch.hpp"
 #include "protrain/runtime/cpu_threads.hpp"
+#include "protrain/runtime/detail/requirements.hpp"
 #include "protrain/runtime/engine.hpp"
 #include "protrain/runtime/error.hpp"
 #include "protrain/trace/trace.hpp"
@@ -30,7 +31,6 @@
 #include <concepts>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -50,15 +50,6 @@ class infeasible_error : public engine_error {
 
 namespace detail {
 
-template <class T>
-inline constexpr bool is_stack = false;
-template <class... Items>
-inline constexpr bool is_stack<block::stack<Items...>> = true;
-
-/// A stack, kept or moved from.
-template <class T>
-concept stack_like = is_stack<std::remove_cvref_t<T>>;
-
 /// Keeps a stack alive that was handed over; one that the caller keeps isn't copied.
 template <class... Items>
 std::shared_ptr<void const> owner_of(block::stack<Items...>&& model) {
@@ -77,15 +68,17 @@ struct described {
 };
 
 /// A dry run's trace, with times from `machine`'s rates.
-template <stack_like Model>
+template <class Model>
 described describe(Model&& model, model::job const& job, hw::machine const& machine) {
+  static_assert(can_manage<Model>());
   described out{.table = model.entries(job)};
   out.facts = profile::dry_run(out.table, job, machine);
   out.kept = owner_of(std::forward<Model>(model));
   return out;
 }
-template <stack_like Model>
+template <class Model>
 described describe(Model&& model, trace::trace facts) {
+  static_assert(can_manage<Model>());
   described out{.table = model.entries(facts.job), .facts = std::move(facts)};
   out.kept = owner_of(std::forward<Model>(model));
   return out;
@@ -117,17 +110,19 @@ plan_parts parts_of(plan::plan const& p, Policies const& rules) {
 /// the engine's constructor throws.
 ///
 ///     memory_manager manager{device, model, job, machine, {.gpu = 24_GiB, .host = 100_GiB}};
-template <device::device Device,
+template <class Device,
           class Policies = plan::policies<>,
-          comm::communicator Comm = comm::self,
-          optim::update_rule Rule = optim::adamw>
+          class Comm = comm::self,
+          class Rule = optim::adamw>
 class memory_manager {
+  static_assert(plan::require_bundle<Policies>());
+
  public:
   using engine_type = runtime::engine<Device, Comm, Rule>;
   using pending_step = typename engine_type::pending_step;
 
   /// One rank; the trace is a dry run of `model`, with times from `machine`'s rates.
-  template <detail::stack_like Model>
+  template <class Model>
     requires std::same_as<Comm, comm::self>
   memory_manager(Device& device,
                  Model&& model,
@@ -147,7 +142,7 @@ class memory_manager {
                        options) {}
 
   /// As one rank of `comm`. Every rank finds the same plan, since equal inputs give equal answers.
-  template <detail::stack_like Model>
+  template <class Model>
   memory_manager(Device& device,
                  Comm& comm,
                  Model&& model,
@@ -168,7 +163,7 @@ class memory_manager {
 
   /// From a trace of `model` that exists already, measured or read from a file; the job is its:
   /// `{device, model, profile::measure(device, model, job, batch), machine, budget}`.
-  template <detail::stack_like Model>
+  template <class Model>
     requires std::same_as<Comm, comm::self>
   memory_manager(Device& device,
                  Model&& model,

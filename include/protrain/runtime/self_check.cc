@@ -9,6 +9,7 @@
 #include <protrain/runtime/detail/executor.hpp>
 #include <protrain/runtime/detail/image.hpp>
 #include <protrain/runtime/detail/leases.hpp>
+#include <protrain/runtime/detail/requirements.hpp>
 #include <protrain/runtime/detail/segments.hpp>
 #include <protrain/runtime/detail/setup.hpp>
 #include <protrain/runtime/detail/shards.hpp>
@@ -27,6 +28,7 @@
 #include <protrain/runtime/detail/executor.hpp>
 #include <protrain/runtime/detail/image.hpp>
 #include <protrain/runtime/detail/leases.hpp>
+#include <protrain/runtime/detail/requirements.hpp>
 #include <protrain/runtime/detail/segments.hpp>
 #include <protrain/runtime/detail/setup.hpp>
 #include <protrain/runtime/detail/shards.hpp>

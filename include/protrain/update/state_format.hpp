@@ -15,8 +15,8 @@ namespace protrain::inline v0::update {
 struct state_format_tag {};
 
 /// Bytes per element of the working value, and of the optimizer's own state beside it. Laws
-/// (test/law/state_format.hpp): `value_bytes` is the size of the working type; equal for equal
-/// formats.
+/// (test/law/state_format.hpp): `value_bytes` is the size of the working type; the state has room for
+/// fp32 m and v and for what the value lacks of the fp32 master; equal for equal formats.
 template <class P>
 concept state_format_policy =
     std::regular<P> && std::same_as<typename P::policy_tag, state_format_tag> && requires {

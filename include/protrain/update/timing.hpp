@@ -36,7 +36,8 @@ constexpr bool allowed(timing t, model::job const& j) noexcept {
 
 struct timing_tag {};
 
-/// Chooses the update time of a job. Law (test/law/update.hpp): the answer is allowed.
+/// Chooses the update time of a job. Laws (test/law/update.hpp): the answer is allowed; equal inputs
+/// give equal answers.
 template <class P>
 concept timing_policy = std::regular<P> && std::same_as<typename P::policy_tag, timing_tag> &&
                         requires(P const& p, model::job const& j) {

@@ -175,6 +175,22 @@ plan::budget random_budget(test::random_source& r, test::planning_case const& c)
   return out;
 }
 
+/// The plan of these numbers; what depends on them stays open.
+result<plan::plan, plan::infeasible> at_four_numbers(test::planning_case const& c,
+                                                     plan::numbers const& n) {
+  text wanted = "persist=";
+  wanted += std::uint64_t{n.persist};
+  wanted += ",buffer=";
+  wanted += std::uint64_t{n.buffer};
+  wanted += ",swap=";
+  wanted += std::uint64_t{n.swap};
+  wanted += ",checkpoint=";
+  wanted += std::uint64_t{n.checkpoint};
+  auto const request = plan::parse(wanted.view(), c.facts.job);
+  REQUIRE(request.has_value());
+  return plan::make(c.facts, c.machine, test::everything(), policies<>{}, *request);
+}
+
 }  // namespace
 
 TEST_CASE("the search equals an exhaustive loop") {
@@ -199,7 +215,8 @@ TEST_CASE("the search equals an exhaustive loop") {
   CHECK(feasible > 0);
 }
 
-TEST_CASE("a plan is verified, within its budget, and no slower than a fixed policy that fits") {
+TEST_CASE(
+    "automatic placement loses to a fixed one: never, and it is verified and within its budget") {
   for (std::uint64_t seed = 0; seed < test::scaled(400); ++seed) {
     CAPTURE(seed);
     test::planning_case const c = test::make_planning_case(seed, 8);
@@ -223,6 +240,49 @@ TEST_CASE("a plan is verified, within its budget, and no slower than a fixed pol
       REQUIRE(plan::search(c.facts, c.machine, b, c.rules)->string() == found->string());
     }
   }
+}
+
+TEST_CASE("an offload knob that costs memory: none is turned for nothing") {
+  std::uint64_t costly = 0;
+  for (std::uint64_t seed = 0; seed < test::scaled(300); ++seed) {
+    CAPTURE(seed);
+    test::planning_case const c = test::make_planning_case(seed, 6);
+    test::random_source r(seed);
+    plan::budget const b = random_budget(r, c);
+    auto const found = plan::search(c.facts, c.machine, b);
+    if (!found || !found->search.proven || found->at.listed) {
+      continue;
+    }
+    for (std::uint32_t plan::numbers::* const knob : {&plan::numbers::persist,
+                                                      &plan::numbers::buffer,
+                                                      &plan::numbers::swap,
+                                                      &plan::numbers::checkpoint}) {
+      for (bool const up : {false, true}) {
+        plan::numbers turned = found->at;
+        if (!up && turned.*knob == 0) {
+          continue;
+        }
+        turned.*knob += up ? 1U : ~0U;
+        auto const other = at_four_numbers(c, turned);
+        if (!other || !other->changed.empty() || other->at.interval != found->at.interval) {
+          continue;
+        }
+        // What the knob does to the peak is predicted, to the byte.
+        std::uint64_t peak = 0;
+        auto const programs = other->segments();
+        REQUIRE(programs.has_value());
+        for (schedule::program const& p : *programs) {
+          peak = std::max(peak, extent(p, space::device));
+        }
+        REQUIRE(peak == other->predicted.device.peak);
+        costly += other->predicted.device.peak > found->predicted.device.peak ? 1U : 0U;
+        bool const fits = other->predicted.host.peak <= b.host.value;
+        REQUIRE_FALSE((fits && other->predicted.iteration <= found->predicted.iteration &&
+                       other->predicted.device.peak < found->predicted.device.peak));
+      }
+    }
+  }
+  CHECK(costly > 0);
 }
 
 TEST_CASE("more memory never makes a proven plan slower") {

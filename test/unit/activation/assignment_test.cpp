@@ -55,6 +55,46 @@ TEST_CASE_TEMPLATE_INVOKE(test::assignment_laws,
                           archetype,
                           every);
 
+enum class breach : std::uint8_t { short_of_one, overrules, swaps_all, recomputes_all, fickle };
+
+/// Breaks one law.
+template <breach How>
+struct lawless {
+  using policy_tag = activation::assignment_tag;
+  std::vector<strategy> assign(std::span<pin const> pins, activation::counts const& c) const {
+    static unsigned calls = 0;
+    std::vector<strategy> out = archetype{}.assign(pins, c);
+    if (How == breach::fickle && ++calls % 2 != 0) {
+      return every{}.assign(pins, c);
+    }
+    for (std::size_t b = 0; b < pins.size(); ++b) {
+      bool const free = pins[b] == pin::free;
+      if (How == breach::overrules || (How == breach::swaps_all && free)) {
+        out[b] = strategy::swap;
+      } else if (How == breach::recomputes_all && free) {
+        out[b] = strategy::checkpoint;
+      }
+    }
+    if (How == breach::short_of_one && !out.empty()) {
+      out.pop_back();
+    }
+    return out;
+  }
+  bool operator==(lawless const&) const = default;
+};
+
+TEST_CASE("policies that break a law of assignment are found out") {
+  using test::broken_assignment_law;
+  CHECK(broken_assignment_law(lawless<breach::short_of_one>{}) == "one entry per block");
+  CHECK(broken_assignment_law(lawless<breach::overrules>{}) ==
+        "entries of pinned blocks are the pin");
+  CHECK(broken_assignment_law(lawless<breach::swaps_all>{}) ==
+        "at most counts.swap free blocks are swapped");
+  CHECK(broken_assignment_law(lawless<breach::recomputes_all>{}) ==
+        "at most counts.checkpoint free blocks are checkpointed");
+  CHECK(broken_assignment_law(lawless<breach::fickle>{}) == "equal inputs, equal answers");
+}
+
 constexpr strategy K = strategy::keep;
 constexpr strategy C = strategy::checkpoint;
 constexpr strategy S = strategy::swap;

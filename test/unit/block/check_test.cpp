@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -161,6 +162,60 @@ struct faulty {
 };
 
 model::job const job{.micro_batch = 2, .sequence = 3};
+
+/// The least that is a block: it has no parameter and computes nothing.
+struct archetype {
+  void describe(block_builder& b) const {
+    b.input({n});
+    b.output({n});
+    b.reads_input(false);
+  }
+  void forward(scope& s, tensor_view x, tensor_view y) const {
+    s.run([&] { std::ranges::copy(x.elements_as<float const>(), y.as<float>()); });
+  }
+  void backward(scope& s, tensor_view, tensor_view dy, tensor_view dx) const {
+    s.run([&] { std::ranges::copy(dy.elements_as<float const>(), dx.as<float>()); });
+  }
+};
+
+/// Blocks with a value and a handle: y = a w x, without a saved tensor.
+struct scaled {
+  float by = 1;
+  parameter_ref weight{};
+
+  void describe(block_builder& b) {
+    weight = b.parameter("weight", {n});
+    b.input({n});
+    b.output({n});
+  }
+  void forward(scope& s, tensor_view x, tensor_view y) const {
+    s.run([&] {
+      for (std::uint64_t i = 0; i < n; ++i) {
+        y.as<float>()[i] = by * s.value(weight).as<float const>()[i] * x.as<float const>()[i];
+      }
+    });
+  }
+  void backward(scope& s, tensor_view x, tensor_view dy, tensor_view dx) const {
+    s.run([&] {
+      for (std::uint64_t i = 0; i < n; ++i) {
+        float const d = by * dy.as<float const>()[i];
+        s.gradient(weight).as<float>()[i] += d * x.as<float const>()[i];
+        dx.as<float>()[i] = d * s.value(weight).as<float const>()[i];
+      }
+    });
+  }
+};
+
+struct makes_archetype {
+  static archetype make() { return {}; }
+  static model::job job() { return {}; }
+};
+template <int By>
+struct makes_scaled {
+  static scaled make() { return {.by = static_cast<float>(By)}; }
+  static model::job job() { return {}; }
+};
+TEST_CASE_TEMPLATE_INVOKE(law::block_laws, makes_archetype, makes_scaled<1>, makes_scaled<-3>);
 
 check_report report_of(fault f) {
   std::uint64_t calls = 0;

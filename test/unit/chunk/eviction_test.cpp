@@ -45,12 +45,27 @@ struct outside {
   bool operator==(outside const&) const = default;
 };
 
+/// Breaks the law.
+struct fickle {
+  using policy_tag = chunk::eviction_tag;
+  std::size_t victim(std::span<chunk::resident const> in) const noexcept {
+    static std::size_t calls = 0;
+    return ++calls % in.size();
+  }
+  bool operator==(fickle const&) const = default;
+};
+
 TEST_CASE_TEMPLATE_INVOKE(test::eviction_laws,
                           chunk::execution_order,
                           chunk::furthest_next_use,
                           chunk::least_recently_used,
                           archetype,
                           spares_below);
+
+TEST_CASE("policies that break a law of eviction are found out") {
+  CHECK(test::broken_eviction_law(outside{}) == "the index is inside");
+  CHECK(test::broken_eviction_law(fickle{}) == "equal inputs, equal answers");
+}
 
 TEST_CASE("execution order evicts what ran longest ago, the first of equals") {
   std::array const in{chunk::resident{{4}, 9, 30},

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <utility>
 #include <vector>
 
 namespace layout_test {
@@ -68,16 +69,23 @@ TEST_CASE("a block larger than a chunk is cut between tensors") {
   CHECK(l.chunks_of[0] == std::vector<chunk_id>{{0}, {1}});
 }
 
-TEST_CASE("a tensor above the capacity gets a chunk of its own and inflates nothing") {
-  chunk::layout const l = chunk::make_layout(
-      job_of(1, {tensor(100, {{0}}), tensor(128'256ULL * 4096, {{0}}), tensor(100, {{0}})}),
-      64ULL << 20U);
-  REQUIRE(l.chunks.size() == 2);
-  CHECK(l.capacity == 64ULL << 20U);
-  CHECK(l.chunks[1].oversize);
-  CHECK(l.chunks[1].payload == 128'256ULL * 4096);
-  CHECK_FALSE(l.chunks[0].oversize);
-  CHECK(l.chunks[0].tensors.size() == 2);
+TEST_CASE("tensor larger than a chunk: it gets one of its own and inflates nothing") {
+  for (auto const& [large, capacity] :
+       {std::pair<std::uint64_t, std::uint64_t>{128'256ULL * 4096, 64ULL << 20U},
+        {50'257ULL * 1600, 30'000'000},
+        {1025, 1024},
+        {1ULL << 40U, 1024}}) {
+    CAPTURE(large);
+    chunk::layout const l = chunk::make_layout(
+        job_of(1, {tensor(100, {{0}}), tensor(large, {{0}}), tensor(100, {{0}})}), capacity);
+    REQUIRE(l.chunks.size() == 2);
+    CHECK(l.capacity == round_up(capacity, 128));
+    CHECK(l.chunks[1].oversize);
+    CHECK(l.chunks[1].payload == large);
+    CHECK_FALSE(l.chunks[0].oversize);
+    CHECK(l.chunks[0].tensors.size() == 2);
+    CHECK(l.chunks[0].elements == 256);
+  }
 }
 
 TEST_CASE("trainable and frozen tensors never share a chunk") {
@@ -120,7 +128,7 @@ TEST_CASE("empty tensors are legal, and nobody needs them") {
   CHECK(chunk::make_layout(job_of(2, {}), 256).chunks.empty());
 }
 
-TEST_CASE("chunks are padded to a granule per rank, and padding is no payload") {
+TEST_CASE("chunk not divisible by ranks: padded to a granule per rank, and padding is no payload") {
   for (std::uint64_t const world : {3U, 5U, 6U, 7U}) {
     trace::trace t = job_of(1, {tensor(40ULL << 20U, {{0}})});
     t.job.world = world;
@@ -134,11 +142,13 @@ TEST_CASE("chunks are padded to a granule per rank, and padding is no payload") 
   }
 }
 
-TEST_CASE("counts above 32 bits") {
-  chunk::layout const l = chunk::make_layout(
-      job_of(2, {tensor(250'880ULL * 14'336, {{0}}), tensor(7, {{1}})}), 1ULL << 33U);
-  CHECK(l.chunks[0].payload == 3'596'615'687);
-  CHECK(l.where[1].offset == 3'596'615'680);
+TEST_CASE("32-bit counts: elements and offsets beyond them") {
+  for (std::uint64_t const n : {250'880ULL * 14'336, 1ULL << 32U, 1ULL << 45U}) {
+    chunk::layout const l =
+        chunk::make_layout(job_of(2, {tensor(n, {{0}}), tensor(7, {{1}})}), 1ULL << 46U);
+    CHECK(l.chunks[0].payload == n + 7);
+    CHECK(l.where[1].offset == n);
+  }
 }
 
 TEST_CASE("random layouts hold every tensor once, in order of first use") {

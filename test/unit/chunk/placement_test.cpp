@@ -50,6 +50,34 @@ TEST_CASE_TEMPLATE_INVOKE(test::placement_laws,
                           archetype,
                           from_chunk);
 
+enum class breach : std::uint8_t { one_flag_more, one_chunk_more, changes_sides, changes_its_mind };
+
+/// Breaks one law.
+template <breach How>
+struct lawless {
+  using policy_tag = chunk::placement_tag;
+  std::vector<std::uint8_t> persistent(chunk::layout const& l, std::uint32_t n) const {
+    static unsigned calls = 0;
+    std::uint32_t const more = How == breach::one_chunk_more ? 1 : 0;
+    bool const backwards = (How == breach::changes_sides && n % 2 != 0) ||
+                           (How == breach::changes_its_mind && ++calls % 2 != 0);
+    auto out =
+        backwards ? archetype{}.persistent(l, n) : chunk::persist_first{}.persistent(l, n + more);
+    out.resize(out.size() + (How == breach::one_flag_more ? 1 : 0), 0);
+    return out;
+  }
+  bool operator==(lawless const&) const = default;
+};
+
+TEST_CASE("policies that break a law of placement are found out") {
+  using test::broken_placement_law;
+  CHECK(broken_placement_law(lawless<breach::one_flag_more>{}) == "one flag per chunk");
+  CHECK(broken_placement_law(lawless<breach::one_chunk_more>{}) == "min(n, chunks) of them set");
+  CHECK(broken_placement_law(lawless<breach::changes_sides>{}) ==
+        "the choice for n + 1 contains the choice for n");
+  CHECK(broken_placement_law(lawless<breach::changes_its_mind>{}) == "equal inputs, equal answers");
+}
+
 TEST_CASE("persist_first keeps the chunks that run first") {
   chunk::layout l;
   l.chunks.resize(4);

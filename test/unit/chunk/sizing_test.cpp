@@ -44,6 +44,46 @@ struct multiples {
 
 TEST_CASE_TEMPLATE_INVOKE(test::sizing_laws, chunk::uniform_grid, archetype, multiples);
 
+enum class breach : std::uint8_t { none_at_all, zero, no_multiple, not_for_ranks, twice, fickle };
+
+/// Breaks one law.
+template <breach How>
+struct lawless {
+  using policy_tag = chunk::sizing_tag;
+  std::vector<std::uint64_t> capacities(trace::trace const& t) const {
+    static std::uint64_t calls = 0;
+    std::uint64_t const step = element_granule * t.job.world;
+    switch (How) {
+      case breach::none_at_all:
+        return {};
+      case breach::zero:
+        return {step, 0};
+      case breach::no_multiple:
+        return {step + 1};
+      case breach::not_for_ranks:
+        return {element_granule};
+      case breach::twice:
+        return {2 * step, step, 2 * step};
+      case breach::fickle:
+        return {step * ++calls};
+    }
+    return {};
+  }
+  bool operator==(lawless const&) const = default;
+};
+
+TEST_CASE("policies that break a law of sizing are found out") {
+  using test::broken_sizing_law;
+  CHECK(broken_sizing_law(lawless<breach::none_at_all>{}) == "at least one");
+  for (std::string const& broken : {broken_sizing_law(lawless<breach::zero>{}),
+                                    broken_sizing_law(lawless<breach::no_multiple>{}),
+                                    broken_sizing_law(lawless<breach::not_for_ranks>{})}) {
+    CHECK(broken == "each positive, a multiple of a granule per rank");
+  }
+  CHECK(broken_sizing_law(lawless<breach::twice>{}) == "none twice");
+  CHECK(broken_sizing_law(lawless<breach::fickle>{}) == "equal inputs, equal answers");
+}
+
 /// An embedding of `embedding` elements, `n` blocks of `body`, and a tied head.
 trace::trace language_model(std::uint64_t embedding, std::uint32_t n, std::uint64_t body) {
   trace::trace t;

@@ -7,6 +7,7 @@
 #include "protrain/comm/self.hpp"
 #include "protrain/comm/threads.hpp"
 #include "protrain/core/arithmetic.hpp"
+#include "protrain/core/philox.hpp"
 #include "test/law/comm.hpp"
 #include "test/law/comm_fixture.hpp"
 
@@ -21,6 +22,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace protrain::test {
@@ -179,7 +181,112 @@ std::uint64_t wrong_elements(dtype type) {
   return sum;
 }
 
-TEST_CASE("a ring breaks the law of ordered reductions, from three ranks on") {
+enum class breach : std::uint8_t {
+  counts_from_one,
+  gathers_wrongly,
+  sums_in_doubles,
+  refuses_nothing,
+  hides_the_reason
+};
+
+/// Three ranks that break one law.
+template <breach How>
+class lawless {
+ public:
+  using inner = archetype<3, adds::in_rank_order>;
+  lawless(meeting<3>& m, std::uint32_t rank) : inner_(m, rank) {}
+
+  std::uint32_t rank() const noexcept { return inner_.rank(); }
+  std::uint32_t size() const noexcept { return How == breach::counts_from_one ? 4 : 3; }
+
+  void reduce_scatter_ordered(
+      device::queue_ref q, std::byte* data, std::byte* staging, std::uint64_t n, dtype type) {
+    if (How == breach::refuses_nothing && n == 0) {
+      throw comm::comm_error(rank(), "nothing to reduce");
+    }
+    inner_.reduce_scatter_ordered(q, data, staging, n, type);
+  }
+  void all_gather(device::queue_ref q, std::byte* data, std::uint64_t bytes) {
+    inner_.all_gather(q, data, bytes);
+    if (How == breach::gathers_wrongly && bytes > 1) {
+      std::swap(data[0], data[1]);
+    }
+  }
+  std::uint64_t sum(std::uint64_t n) {
+    std::uint64_t const exact = inner_.sum(n);
+    return How == breach::sums_in_doubles
+               ? static_cast<std::uint64_t>(static_cast<double>(exact) + 0.0)
+               : exact;
+  }
+  void abort(std::string_view why) noexcept {
+    inner_.abort(How == breach::hides_the_reason ? std::string_view("failed") : why);
+  }
+
+ private:
+  inner inner_;
+};
+
+template <breach How>
+struct lawless_group {
+  static constexpr std::uint32_t ranks = 3;
+  lawless<How> make(std::uint32_t rank) { return {shared, rank}; }
+  meeting<3> shared{};
+};
+
+// Their failures are what passes.
+TEST_CASE("ranks that count wrongly are found out" * doctest::should_fail()) {
+  check_comm_ranks<direct<lawless_group<breach::counts_from_one>>>();
+}
+TEST_CASE("a gather that mixes up bytes is found out" * doctest::should_fail()) {
+  check_comm_gather<direct<lawless_group<breach::gathers_wrongly>>>();
+}
+TEST_CASE("a sum that rounds is found out" * doctest::should_fail()) {
+  check_comm_sum<direct<lawless_group<breach::sums_in_doubles>>>();
+}
+TEST_CASE("ranks that can't collect nothing are found out" * doctest::should_fail()) {
+  check_comm_nothing<direct<lawless_group<breach::refuses_nothing>>>();
+}
+TEST_CASE("an abort without its reason is found out" * doctest::should_fail()) {
+  check_comm_abort<direct<lawless_group<breach::hides_the_reason>>>();
+}
+
+/// A sum as rings of bf16 add it, from the owner's successor around to the owner, rounding each.
+std::uint16_t around_the_ring(std::vector<float> const& of_rank, std::uint64_t first) {
+  bfloat16 total = to_bfloat16(of_rank[first % of_rank.size()]);
+  for (std::size_t k = 1; k < of_rank.size(); ++k) {
+    float const next = widen(to_bfloat16(of_rank[(first + k) % of_rank.size()]));
+    total = to_bfloat16(widen(total) + next);
+  }
+  return total.bits;
+}
+
+/// Of 10,000 elements, how many sums have other bits in chunks of one size than in those of another.
+std::uint64_t changed_by_chunk_size(std::uint64_t ranks) {
+  random_stream const draws{.key = 31};
+  std::uint64_t changed = 0;
+  for (std::uint64_t i = 0; i < 10'000; ++i) {
+    std::vector<float> of_rank;
+    for (std::uint64_t r = 0; r < ranks; ++r) {
+      of_rank.push_back(draws.uniform(i * ranks + r) - 0.5F);
+    }
+    auto const owner = [&](std::uint64_t chunk) { return i % chunk * ranks / chunk; };
+    changed += around_the_ring(of_rank, owner(840) + 1) != around_the_ring(of_rank, owner(1680) + 1)
+                   ? 1U
+                   : 0U;
+  }
+  return changed;
+}
+
+TEST_CASE("a ring's order depends on the chunk size: nothing shows of two ranks, much of more") {
+  CHECK(changed_by_chunk_size(2) == 0);
+  for (std::uint64_t const ranks : {3U, 4U, 5U, 6U, 7U, 8U}) {
+    std::uint64_t const changed = changed_by_chunk_size(ranks);
+    CHECK(changed > 1000);
+    CHECK(changed < 6000);
+  }
+}
+
+TEST_CASE("a ring's order depends on the chunk size: it breaks the law from three ranks on") {
   CHECK(wrong_elements<least<2, adds::like_a_ring>, float>(dtype::f32) == 0);
   CHECK(wrong_elements<least<3, adds::like_a_ring>, float>(dtype::f32) > 0);
   CHECK(wrong_elements<least<3, adds::like_a_ring>, bfloat16>(dtype::bf16) > 0);

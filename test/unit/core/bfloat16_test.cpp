@@ -91,6 +91,30 @@ TEST_CASE("rounding is the nearest bf16, ties away from zero, against real arith
   }
 }
 
+TEST_CASE("a foreign NaN splits into a number: every NaN stays one, in both halves") {
+  // Rounded and cut without a look at NaNs, CUDA's becomes -0.
+  CHECK(((0x7FFFFFFFU + 0x8000U) >> 16U) == 0x8000U);
+  for (std::uint32_t payload = 1; payload < 0x800000U; payload += 977) {
+    for (std::uint32_t const sign : {0U, 0x80000000U}) {
+      float const x = from_bits(sign | 0x7F800000U | payload);
+      REQUIRE(std::isnan(to_float(split_master(x).hi)));
+      REQUIRE(round_trip(bits_of(x)) == 0x7FC00000U);
+    }
+  }
+  for (std::uint32_t const bits : {0x7FFFFFFFU, 0xFFC00000U, 0x7F800001U, 0xFFFFFFFFU}) {
+    CHECK(round_trip(bits) == 0x7FC00000U);
+  }
+}
+
+TEST_CASE("ties away and ties to even differ: once in 131,072 values") {
+  std::uint64_t differ = 0;
+  for (std::uint32_t bits = 0x3F800000U; bits < 0x3F800000U + 131'072U * 4; ++bits) {
+    std::uint32_t const to_even = (bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U;
+    differ += rounded(bits) != to_even ? 1U : 0U;
+  }
+  CHECK(differ == 4);
+}
+
 TEST_CASE("every bf16 survives the way to fp32 and back") {
   for (std::uint32_t bits = 0; bits < 0x10000U; ++bits) {
     bfloat16 const x{static_cast<std::uint16_t>(bits)};

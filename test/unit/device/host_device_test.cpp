@@ -218,6 +218,29 @@ TEST_CASE("host: a limit refuses and says so") {
   CHECK(d.base(space::device) != nullptr);
 }
 
+TEST_CASE("32-bit counts: a copy reaches bytes beyond 4 GiB") {
+  host_device d;
+  std::uint64_t const n = (std::uint64_t{1} << 32U) + (1U << 20U);
+  d.reserve(space::host, n);  // pages that nobody touches cost nothing
+  std::byte* const base = d.base(space::host);
+  for (std::uint64_t const at : {std::uint64_t{0}, n - 1}) {
+    base[at] = std::byte{7};
+  }
+  issuer issue(d);
+  issue.task(queue_id::h2d, {}, [&](queue_ref q) {
+    d.copy(q, base + n / 2, base + n - 1, 1);
+    d.copy(q, base + n / 2 + 1, base, 1);
+    d.zero(q, base + n - 1, 1);
+  });
+  d.synchronize();
+  CHECK(base[n / 2] == std::byte{7});
+  CHECK(base[n / 2 + 1] == std::byte{7});
+  CHECK(base[0] == std::byte{7});
+  CHECK(base[n - 1] == std::byte{0});
+  d.lease(space::host, granules(n) - 256, 1, category::batch);
+  CHECK(d.usage_of(space::host).peak == n);
+}
+
 // Random waits between all queues, many times over: for ThreadSanitizer.
 TEST_CASE("host: steps in a row, with failures among them") {
   host_device d;

@@ -7,10 +7,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace pages_test {
 
@@ -34,6 +37,27 @@ TEST_CASE("pages: whole pages, at most one more than asked") {
   CHECK_FALSE(p.try_reserve(std::uint64_t{1} << 62U));
   CHECK(p.data() == nullptr);
   CHECK(p.try_reserve(0));
+}
+
+TEST_CASE("pinned memory rounds up to a power of two: whole pages instead, for many of any size") {
+  struct request {
+    std::uint64_t count;
+    std::uint64_t bytes;
+  };
+  for (request const& r :
+       {request{84, 135'790'592}, {3, 1}, {5, 4097}, {9, 1'048'577}, {2, 999'999'999}}) {
+    std::vector<pages> held(r.count);
+    std::uint64_t locked = 0;
+    for (pages& each : held) {
+      REQUIRE(each.try_reserve(r.bytes));
+      locked += each.size();
+    }
+    CHECK(locked >= r.count * r.bytes);
+    CHECK(locked < r.count * (r.bytes + 4096));
+    CHECK(locked <= r.count * std::max<std::uint64_t>(std::bit_ceil(r.bytes), 4096));
+  }
+  CHECK(10 * std::bit_ceil(135'790'592U) >
+        19 * std::uint64_t{135'790'592});  // nearly twice as much
 }
 
 TEST_CASE("pages: moving hands over, move assignment frees what was held") {

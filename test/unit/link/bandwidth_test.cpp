@@ -29,6 +29,28 @@ struct halved {  // with a value
 
 TEST_CASE_TEMPLATE_INVOKE(test::bandwidth_laws, link::fixed, one_rate, halved);
 
+enum class breach : std::uint8_t { stands_still, slows_down, fickle };
+
+/// Breaks one law.
+template <breach How>
+struct lawless {
+  using policy_tag = link::bandwidth_tag;
+  bandwidth rate(hw::machine const& m, link::channel c) const noexcept {
+    static std::uint64_t calls = 0;
+    std::uint64_t const whole = link::fixed{}.rate(m, c).per_second;
+    return {How == breach::stands_still ? 0 : How == breach::slows_down ? ~whole : whole + ++calls};
+  }
+  bool operator==(lawless const&) const = default;
+};
+
+TEST_CASE("policies that break a law of bandwidths are found out") {
+  using test::broken_bandwidth_law;
+  CHECK(broken_bandwidth_law(lawless<breach::stands_still>{}) == "rates are positive");
+  CHECK(broken_bandwidth_law(lawless<breach::slows_down>{}) ==
+        "a machine with higher rates never has a lower one");
+  CHECK(broken_bandwidth_law(lawless<breach::fickle>{}) == "equal inputs, equal answers");
+}
+
 TEST_CASE("fixed gives each channel its own rate") {
   hw::machine const m{.host_to_device = {1},
                       .device_to_host = {2},

@@ -35,6 +35,30 @@ static_assert(link::knows_swapping<third> && !link::knows_swapping<mute>);
 TEST_CASE_TEMPLATE_INVOKE(test::bandwidth_laws, link::derated, mute, third);
 TEST_CASE_TEMPLATE_INVOKE(test::swapping_laws, link::derated, link::fixed, mute, third);
 
+/// Breaks one law of rates beside swapping, and none of rates alone.
+enum class breach : std::uint8_t { faster_beside, stands_still, slows_down };
+template <breach How>
+struct lawless {
+  using policy_tag = link::bandwidth_tag;
+  bandwidth rate(hw::machine const& m, channel) const noexcept { return m.device_bandwidth; }
+  bandwidth rate_beside_swap(hw::machine const& m, channel) const noexcept {
+    std::uint64_t const alone = m.device_bandwidth.per_second;
+    return {How == breach::stands_still    ? 0
+            : How == breach::faster_beside ? alone + 1
+                                           : ~std::uint64_t{0} / alone};
+  }
+  bool operator==(lawless const&) const = default;
+};
+
+TEST_CASE("policies that break a law of rates beside swapping are found out") {
+  using test::broken_swapping_law;
+  CHECK(test::broken_bandwidth_law(lawless<breach::faster_beside>{}) == "");
+  CHECK(broken_swapping_law(lawless<breach::faster_beside>{}) == "never above rate");
+  CHECK(broken_swapping_law(lawless<breach::stands_still>{}) == "rates are positive");
+  CHECK(broken_swapping_law(lawless<breach::slows_down>{}) ==
+        "a machine with higher rates never has a lower one");
+}
+
 constexpr hw::machine small{.host_to_device = {10'000},
                             .device_to_host = {20'000},
                             .device_bandwidth = {30'000},

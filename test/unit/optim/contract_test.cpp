@@ -8,7 +8,7 @@
 
 #include <string>
 
-TEST_CASE("this compiler setting gives the bits of every other") {
+TEST_CASE("compiler settings change bits: this one gives those of every other") {
   MESSAGE("seed " << protrain_test::seed);
   CHECK(protrain_test::contract_digest() == protrain_test::expected_digest);
 }

@@ -107,7 +107,7 @@ TEST_CASE("the norm does not depend on shards, their order or the number of rank
   }
 }
 
-TEST_CASE("the norm does not depend on addresses") {
+TEST_CASE("sums depend on addresses: the norm does not") {
   std::vector<float> const g = spread_values(4, 1000, -10, 10);
   for (std::size_t offset = 0; offset < 16; ++offset) {
     std::vector<float> moved(offset, 1e30F);

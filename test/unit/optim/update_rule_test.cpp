@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The concept over AdamW, a rule with no state and a rule with one state tensor.
+// The laws over the rules that ship, a rule with no state and a rule with one state tensor.
 
 #include "protrain/optim/update_rule.hpp"
 
 #include "protrain/optim/adamw.hpp"
 #include "protrain/optim/arithmetic.hpp"
+#include "protrain/optim/sgd.hpp"
 #include "protrain/optim/update.hpp"
-#include "test/unit/optim/support.hpp"
-#include "test/unit/optim/update_rule_laws.hpp"
+#include "test/law/update_rule.hpp"
 
 #include <doctest/doctest.h>
 
@@ -73,16 +73,54 @@ static_assert(!optim::update_rule<no_consent>);
 static_assert(!optim::update_rule<throwing>);
 static_assert(!optim::update_rule<int>);
 
+enum class breach : std::uint8_t { steps_differ, elements_differ, denormals, any_nan };
+
+/// Breaks one law.
+template <breach How>
+struct lawless {
+  using policy_tag = optim::update_rule_tag;
+  using step_type = heavy_ball::step_type;
+  static constexpr std::size_t state_tensors = 1;
+
+  step_type prepare(double lr, std::int64_t t, bool decay) const {
+    static float calls = 0;
+    step_type out = heavy_ball{}.prepare(lr, t, decay);
+    out.lr += How == breach::steps_differ ? (calls += 1) : 0.0F;
+    return out;
+  }
+  static void element(step_type const& step,
+                      float s,
+                      float g,
+                      float& p,
+                      optim::element_state<lawless>& state) noexcept {
+    static float calls = 0;
+    float const m = optim::fused(step.momentum, state[0], optim::product(s, g));
+    float const moved = optim::fused(-step.lr, m, p);
+    p = How == breach::any_nan ? moved : optim::canonical(moved);
+    p += How == breach::elements_differ ? (calls += 1) : 0.0F;
+    state[0] = How == breach::denormals ? optim::canonical(m) : optim::stored_state(m);
+  }
+  bool operator==(lawless const&) const = default;
+};
+
 }  // namespace
 
-TEST_CASE("the laws hold for AdamW") {
-  protrain_test::check_update_rule_laws(optim::adamw{});
-  protrain_test::check_update_rule_laws(optim::adamw{.beta1 = 0, .beta2 = 0.95});
+TEST_CASE_TEMPLATE_INVOKE(
+    protrain::test::update_rule_laws, optim::adamw, optim::sgd, descent, heavy_ball);
+
+TEST_CASE("the laws hold for other values of AdamW") {
+  CHECK(protrain::test::broken_update_rule_law(optim::adamw{.beta1 = 0, .beta2 = 0.95}) == "");
 }
 
-TEST_CASE("the laws hold for a rule with no state and for one with momentum") {
-  protrain_test::check_update_rule_laws(descent{});
-  protrain_test::check_update_rule_laws(heavy_ball{});
+TEST_CASE("rules that break a law are found out") {
+  using protrain::test::broken_update_rule_law;
+  CHECK(broken_update_rule_law(lawless<breach::steps_differ>{}) ==
+        "equal rules prepare equal steps");
+  CHECK(broken_update_rule_law(lawless<breach::elements_differ>{}) ==
+        "element is a function of its arguments' bits");
+  CHECK(broken_update_rule_law(lawless<breach::denormals>{}) ==
+        "no denormal state, everything finite");
+  CHECK(broken_update_rule_law(lawless<breach::any_nan>{}) == "no NaN but 0x7FC00000");
 }
 
 TEST_CASE("the loops drive any rule") {

@@ -146,6 +146,39 @@ TEST_CASE("what doesn't fit is said with the search's explanation") {
   CHECK((*fits)->plan().predicted.device.peak <= small.gpu.value);
 }
 
+TEST_CASE("cap not respected: 20 steps, evaluations and reading everything stay below any cap") {
+  auto const model = test::make_mlp<float>(config);
+  auto const facts = profile::dry_run(model, job, machine);
+  auto const least = plan::search(facts, machine, {.gpu = 0_B, .host = 1_MiB});
+  REQUIRE_FALSE(least.has_value());
+  std::uint64_t const needed = least.failure().needs_device;
+  std::vector<float> losses;
+  for (std::uint64_t const cap : {needed, needed + 1, needed + 1000, 2 * needed, 100 * needed}) {
+    CAPTURE(cap);
+    // What the device is asked for beyond the caps, it refuses.
+    device::host_device device({.limit = {cap, 1U << 20U}});
+    memory_manager manager{device, model, job, machine, {.gpu = {cap}, .host = 1_MiB}};
+    manager.initialise(load);
+    std::vector<float> own;
+    for (std::uint64_t step = 0; step < 20; ++step) {
+      own.push_back(manager.step(data(step).batch, {.learning_rate = 1e-2}).get().loss);
+      own.push_back(manager.evaluate(data(step + 1).batch));
+      manager.visit([&](model::parameter const&, std::span<float const> values) {
+        own.push_back(values.empty() ? 0.0F : values.front());
+      });
+      CHECK(device.usage_of(space::device).peak <= cap);
+      CHECK(device.usage_of(space::host).peak <= 1U << 20U);
+    }
+    losses = losses.empty() ? own : losses;
+    CHECK(own == losses);
+  }
+  device::host_device device({.limit = {needed - 1, 1U << 20U}});
+  CHECK_THROWS_AS(
+      (memory_manager{device, model, job, machine, {.gpu = {needed - 1}, .host = 1_MiB}}),
+      runtime::infeasible_error);
+  CHECK(device.base(space::device) == nullptr);
+}
+
 TEST_CASE("a trace that exists already is taken as it is") {
   auto const model = test::make_mlp<float>(config);
   device::serial_device device;

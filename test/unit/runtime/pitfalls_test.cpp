@@ -67,7 +67,8 @@ TEST_CASE("accumulation lost under offload: 1, 2, 4, 8 are 15") {
   }
 }
 
-TEST_CASE("accumulation lost in bf16: 1 and three times 2^-9 are 1 + 3 x 2^-9") {
+TEST_CASE(
+    "accumulation lost under offload: 1 and three times 2^-9 are 1 + 3 x 2^-9, also in bf16") {
   for (dtype const type : {dtype::f32, dtype::bf16}) {
     test::subject const s = test::four_tensors(test::job_of(type, 4));
     for (test::placement const& p : test::placements()) {
@@ -117,7 +118,7 @@ TEST_CASE("a norm below the limit scales by exactly 1") {
   }
 }
 
-TEST_CASE("a tied tensor counts once, and all its elements move alike") {
+TEST_CASE("tied parameter with uneven shards: on one rank it counts once and moves alike") {
   for (std::uint64_t const accumulate : {1U, 2U}) {
     test::subject const s = test::constant_model(test::job_of(dtype::bf16, accumulate),
                                                  {{"w", {7, 4}}},
@@ -133,7 +134,7 @@ TEST_CASE("a tied tensor counts once, and all its elements move alike") {
   }
 }
 
-TEST_CASE("zero-size tensors work, even if there is nothing else") {
+TEST_CASE("zero-size parameters: they work, even if there is nothing else") {
   std::vector<std::vector<std::uint64_t>> const sizes = {
       {8, 0, 24}, {16, 4, 0}, {0, 0, 5}, {0, 0, 0}};
   for (auto const& n : sizes) {
@@ -150,7 +151,7 @@ TEST_CASE("zero-size tensors work, even if there is nothing else") {
   }
 }
 
-TEST_CASE("frozen parameters get no state, no gradient store, and don't change") {
+TEST_CASE("frozen parameters get state: they get none, no gradient store, and don't change") {
   auto const make = [](float clip, bool frozen) {
     return test::constant_model(test::job_of(dtype::bf16, 1, clip),
                                 {{"big", {64'000}, !frozen}, {"adapter", {1024}}},
@@ -181,7 +182,7 @@ TEST_CASE("frozen parameters get no state, no gradient store, and don't change")
   }
 }
 
-TEST_CASE("gradient stores are of trainable elements only, and only where the norm is awaited") {
+TEST_CASE("frozen parameters get state: gradient stores are of trainable elements only") {
   test::placement const on_host{.persistent = {0}, .capacity = 2048};
   test::placement const on_host_early{
       .persistent = {0}, .time = update::timing::during_backward, .capacity = 2048};
@@ -242,7 +243,7 @@ class watchful_block {
   bool first_;
 };
 
-TEST_CASE("a gradient never shares its parameter's slot") {
+TEST_CASE("gradient shares the parameter's slot and overwrites it: never, in any placement") {
   test::subject const s = test::make_subject(
       stack{watchful_block(true), watchful_block(false)},
       test::job_of(dtype::f32, 2),
@@ -330,7 +331,8 @@ test::subject masked(model::job const& job) {
                             test::uniform_values(0.4F));
 }
 
-TEST_CASE("recompute draws the same dropout mask: kept, checkpointed and swapped blocks") {
+TEST_CASE(
+    "recompute draws another dropout mask: the same in kept, checkpointed and swapped blocks") {
   for (dtype const type : {dtype::f32, dtype::bf16}) {
     model::job const job = dropout_job(type, 0.1F, 2);
     test::subject const s = type == dtype::f32 ? masked<float>(job) : masked<bfloat16>(job);
@@ -347,7 +349,7 @@ TEST_CASE("recompute draws the same dropout mask: kept, checkpointed and swapped
   }
 }
 
-TEST_CASE("frozen parameters stay resident from recompute to the end of backward") {
+TEST_CASE("frozen parameter released during recompute: it stays to the end of backward") {
   // A frozen and a trainable tensor in every block; chunks of their own, one slot each.
   for (std::uint64_t const accumulate : {1U, 2U}) {
     test::subject const s = test::constant_model(test::job_of(dtype::bf16, accumulate),
@@ -363,24 +365,32 @@ TEST_CASE("frozen parameters stay resident from recompute to the end of backward
   }
 }
 
-TEST_CASE("a reload never races its own offload, whichever queue is late") {
+TEST_CASE("reload races its own offload; released too early: right, whichever queue is late") {
+  test::subject const s = deep_mlp(dropout_job(dtype::f32, 0.1F, 2));
+  test::outcome const plain = test::train_plain(s, 3);
   for (std::uint32_t const swap : {0U, 2U, 9U}) {
-    test::subject const s = deep_mlp(dropout_job(dtype::f32, 0.1F, 2));
-    test::outcome const plain = test::train_plain(s, 3);
-    for (std::uint64_t seed = 0; seed < 20; ++seed) {
-      device::serial_device d({.order = device::run_policy::adversarial, .seed = seed});
-      auto const parts =
-          test::parts_of(s, {.persistent = {0}, .counts = {.swap = swap}, .capacity = 256});
-      CHECK(test::difference(outcome_on(d, s, parts, 3), plain) == "");
+    for (std::uint32_t const slots : {1U, 2U}) {
+      // One slot of each kind more than the fewest there can be, or none.
+      auto const parts = test::parts_of(s,
+                                        {.persistent = {0},
+                                         .counts = {.swap = swap},
+                                         .capacity = 256,
+                                         .swap_ahead = slots - 1,
+                                         .more_slots = slots - 1});
+      for (std::uint64_t seed = 0; seed < 10; ++seed) {
+        device::serial_device d({.order = device::run_policy::adversarial, .seed = seed});
+        CHECK(test::difference(outcome_on(d, s, parts, 3), plain) == "");
+      }
     }
   }
 }
 
-/// Counts what must not happen in every step.
+/// Counts what must not happen in every step, or at all.
 class counting_device {
  public:
   explicit counting_device(device::serial_device& d) : d_(d) {}
   std::uint64_t reserves = 0;
+  std::uint64_t empty = 0;  ///< copies and fills of no bytes
 
   void reserve(space s, std::uint64_t n) {
     ++reserves;
@@ -394,9 +404,13 @@ class counting_device {
   void wait(queue_id q, device::event e) { d_.wait(q, e); }
   void reset_events() { d_.reset_events(); }
   void copy(device::queue_ref q, void* to, void const* from, std::uint64_t n) {
+    empty += n == 0 ? 1U : 0U;
     d_.copy(q, to, from, n);
   }
-  void zero(device::queue_ref q, void* to, std::uint64_t n) { d_.zero(q, to, n); }
+  void zero(device::queue_ref q, void* to, std::uint64_t n) {
+    empty += n == 0 ? 1U : 0U;
+    d_.zero(q, to, n);
+  }
   void lease(space s, std::uint64_t at, std::uint64_t n, category k) { d_.lease(s, at, n, k); }
   void release(space s, std::uint64_t at, std::uint64_t n, category k) { d_.release(s, at, n, k); }
   void settle() { d_.settle(); }
@@ -409,7 +423,7 @@ class counting_device {
   device::serial_device& d_;
 };
 
-TEST_CASE("pinned buffers are reserved once, and every step issues the same") {
+TEST_CASE("pinned buffers allocated every step: reserved once, and every step issues the same") {
   test::subject const s = deep_mlp(dropout_job(dtype::f32, 0.1F, 2));
   device::serial_device inner;
   counting_device d(inner);
@@ -431,6 +445,33 @@ TEST_CASE("pinned buffers are reserved once, and every step issues the same") {
   }
   CHECK(d.reserves == reserved);
   CHECK(d.base(space::host) == at);
+}
+
+TEST_CASE("zero-size parameters: nothing of no elements is launched") {
+  for (auto const& n : std::vector<std::vector<std::uint64_t>>{
+           {8, 0, 24}, {16, 4, 0}, {0, 0, 5}, {0, 700, 0}, {0, 0, 0}}) {
+    test::subject const s = test::constant_model(
+        test::job_of(dtype::bf16, 2, 1.0F), {{"a", {n[0]}}}, {{"b", {n[1]}}}, {{"c", {n[2]}}});
+    for (test::placement const& p : test::placements()) {
+      auto const parts = test::parts_of(s, p);
+      for (schedule::program const& program : parts.programs) {
+        for (schedule::instruction const& i : program.instructions) {
+          bool const works = i.op == schedule::opcode::update ||
+                             i.op == schedule::opcode::accumulate ||
+                             i.op == schedule::opcode::norm_partial;
+          CHECK_FALSE((works && i.amount == 0));
+        }
+      }
+      device::serial_device inner;
+      counting_device d(inner);
+      comm::self alone;
+      runtime::engine engine(d, alone, s.table, parts);
+      engine.initialise(s.load);
+      (void)engine.step(constant_batch({1, 1}), {}).get();
+      (void)engine.step(constant_batch({1, 1}), {}).get();
+      CHECK(d.empty == 0);
+    }
+  }
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ TEST_CASE("tied parameter with uneven shards: [7, 4] over three ranks, and other
   }
 }
 
-TEST_CASE("zero-size parameters on several ranks") {
+TEST_CASE("zero-size parameters: on several ranks") {
   std::vector<std::vector<std::uint64_t>> const sizes = {
       {8, 0, 24}, {16, 4, 0}, {0, 0, 5}, {0, 0, 0}};
   for (auto const& n : sizes) {
@@ -147,7 +147,7 @@ TEST_CASE("zero-size parameters on several ranks") {
   }
 }
 
-TEST_CASE("a chunk that isn't divisible by the ranks is padded, and padding counts nowhere") {
+TEST_CASE("chunk not divisible by ranks: it is padded, and padding counts nowhere") {
   for (std::uint64_t const ranks : {2U, 3U, 5U, 6U, 7U}) {
     CAPTURE(ranks);
     std::uint64_t const n = 128 * 40 + 17;
@@ -217,7 +217,7 @@ TEST_CASE("clipping with some shards on the host: two chunks here, one there, on
   }
 }
 
-TEST_CASE("a rank without target tokens makes the same collectives, and counts with weight 0") {
+TEST_CASE("one rank skips a block, or has zero tokens: the same collectives, and weight 0") {
   for (std::uint32_t idle = 0; idle < 2; ++idle) {
     test::subject const s = test::four_tensors(job_over(2, dtype::f32));
     for (test::placement const& p : placements()) {
@@ -252,7 +252,8 @@ TEST_CASE("a rank without target tokens makes the same collectives, and counts w
   }
 }
 
-TEST_CASE("one rank fails in a block: the other throws within the time, naming it") {
+TEST_CASE(
+    "one rank skips a block, or has zero tokens: it fails, the other throws in time and names it") {
   test::subject const good = test::four_tensors(job_over(2, dtype::f32));
   for (std::uint32_t failing = 0; failing < 2; ++failing) {
     for (std::size_t block = 0; block < 3; ++block) {
@@ -287,7 +288,7 @@ TEST_CASE("one rank fails in a block: the other throws within the time, naming i
   }
 }
 
-TEST_CASE("accumulation lost under offload on two ranks: 1, 2, 4, 8 and 16, 32, 64, 128 are 255") {
+TEST_CASE("accumulation lost under offload: on two ranks 1, 2, 4, 8 and 16, 32, 64, 128 are 255") {
   for (dtype const type : {dtype::f32, dtype::bf16}) {
     test::subject const s = test::four_tensors(job_over(2, type, 4));
     for (test::placement const& p : placements()) {
@@ -301,7 +302,7 @@ TEST_CASE("accumulation lost under offload on two ranks: 1, 2, 4, 8 and 16, 32, 
   }
 }
 
-TEST_CASE("accumulation lost in bf16 on two ranks: 1 and small ones") {
+TEST_CASE("accumulation lost under offload: on two ranks 1 and small ones, also in bf16") {
   // Ranks add up within a micro-batch and round once: 1 + 2^-9 isn't a bf16, 2^-9 + 2^-9 is.
   for (dtype const type : {dtype::f32, dtype::bf16}) {
     test::subject const s = test::four_tensors(job_over(2, type, 3));

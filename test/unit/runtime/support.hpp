@@ -167,6 +167,8 @@ struct placement {
   std::uint64_t capacity = 128;
   std::uint32_t defer = 0;
   std::uint32_t unroll = schedule::default_unroll;
+  std::uint32_t swap_ahead = 1;
+  std::uint32_t more_slots = 0;  ///< buffers and gradient slots beyond the fewest
 };
 
 inline std::vector<placement> placements() {
@@ -189,7 +191,9 @@ inline planned plan(subject const& s, placement const& p) {
     k.sites.push_back(k.persistent.back() != 0 ? update::site::gpu : update::site::cpu);
   }
   k.strategies = activation::interleaved{}.assign(activation::pins_of(s.facts), p.counts);
-  k.buffers = schedule::fewest_buffers(out.layout, k.persistent);
+  k.buffers = schedule::fewest_buffers(out.layout, k.persistent) + p.more_slots;
+  k.gradient_slots += p.more_slots;
+  k.swap_ahead = p.swap_ahead;
   k.time = p.time;
   k.defer = p.defer;
   k.unroll = p.unroll;

@@ -32,6 +32,26 @@ struct gpu_when {
 
 TEST_CASE_TEMPLATE_INVOKE(test::site_laws, update::gpu_if_persistent, always_gpu, gpu_when);
 
+enum class breach : std::uint8_t { always_cpu, fickle };
+
+/// Breaks one law.
+template <breach How>
+struct lawless {
+  using policy_tag = update::site_tag;
+  update::site choose(bool persistent) const noexcept {
+    static unsigned calls = 0;
+    bool const host = How == breach::always_cpu || (!persistent && ++calls % 2 != 0);
+    return host ? update::site::cpu : update::site::gpu;
+  }
+  bool operator==(lawless const&) const = default;
+};
+
+TEST_CASE("policies that break a law of update sites are found out") {
+  CHECK(test::broken_site_law(lawless<breach::always_cpu>{}) ==
+        "a persistent chunk updates on the GPU");
+  CHECK(test::broken_site_law(lawless<breach::fickle>{}) == "equal inputs, equal answers");
+}
+
 TEST_CASE("the paper's site is where the chunk lives") {
   CHECK(update::gpu_if_persistent{}.choose(true) == update::site::gpu);
   CHECK(update::gpu_if_persistent{}.choose(false) == update::site::cpu);

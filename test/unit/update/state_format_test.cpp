@@ -25,8 +25,40 @@ struct rounded {
   bool operator==(rounded const&) const = default;
 };
 
-TEST_CASE_TEMPLATE_INVOKE(
-    test::state_format_laws, update::fp32, update::split_master, update::separate_master, rounded);
+/// The least that is a format.
+struct archetype {
+  using policy_tag = update::state_format_tag;
+  static constexpr auto format = model::state_format::fp32;
+  static constexpr int value_bytes = 4;
+  static constexpr int state_bytes = 8;
+  bool operator==(archetype const&) const = default;
+};
+
+TEST_CASE_TEMPLATE_INVOKE(test::state_format_laws,
+                          update::fp32,
+                          update::split_master,
+                          update::separate_master,
+                          archetype,
+                          rounded);
+
+/// Breaks a law, or two.
+template <std::uint64_t Value, std::uint64_t State>
+struct lawless {
+  using policy_tag = update::state_format_tag;
+  static constexpr auto format = model::state_format::split_master;
+  static constexpr std::uint64_t value_bytes = Value;
+  static constexpr std::uint64_t state_bytes = State;
+  bool operator==(lawless const&) const = default;
+};
+
+TEST_CASE("formats that break a law are found out") {
+  using test::broken_state_format_law;
+  CHECK(broken_state_format_law<lawless<2, 10>>() == "");
+  CHECK(broken_state_format_law<lawless<4, 8>>() == "value_bytes is the size of the working type");
+  CHECK(broken_state_format_law<lawless<2, 8>>() == "room for m, v and the master");
+  CHECK(broken_state_format_law<lawless<8, 4>>() == "room for m, v and the master");
+  CHECK(broken_state_format_law<lawless<2, 12>>() == "equal for equal formats");
+}
 
 TEST_CASE("bytes of a job's model state, and refused mixtures") {
   using model::state_format;

@@ -31,8 +31,31 @@ struct early_below {
   bool operator==(early_below const&) const = default;
 };
 
-TEST_CASE_TEMPLATE_INVOKE(
-    test::timing_laws, update::during_backward, update::after_backward, latest, early_below);
+TEST_CASE_TEMPLATE_INVOKE(test::timing_laws,
+                          update::before_next_use,
+                          update::during_backward,
+                          update::after_backward,
+                          latest,
+                          early_below);
+
+enum class breach : std::uint8_t { never_waits, fickle };
+
+/// Breaks one law.
+template <breach How>
+struct lawless {
+  using policy_tag = update::timing_tag;
+  update::timing choose(model::job const& j) const noexcept {
+    static unsigned calls = 0;
+    bool const early = How == breach::never_waits || (!needs_norm(j) && ++calls % 2 != 0);
+    return early ? update::timing::during_backward : update::timing::after_backward;
+  }
+  bool operator==(lawless const&) const = default;
+};
+
+TEST_CASE("policies that break a law of update times are found out") {
+  CHECK(test::broken_timing_law(lawless<breach::never_waits>{}) == "the answer is allowed");
+  CHECK(test::broken_timing_law(lawless<breach::fickle>{}) == "equal inputs, equal answers");
+}
 
 TEST_CASE("the paper's time waits only where the norm must be known") {
   CHECK(update::during_backward{}.choose({}) == update::timing::during_backward);

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes on which planners of this kind fail in the field, as published, and others of their kind.
+
+#include "protrain/chunk/layout.hpp"
+#include "protrain/chunk/sizing.hpp"
+#include "protrain/core/math.hpp"
+#include "protrain/core/queue.hpp"
+#include "protrain/model/job.hpp"
+#include "protrain/model/llama.hpp"
+#include "protrain/schedule/compile.hpp"
+#include "protrain/schedule/knobs.hpp"
+#include "protrain/schedule/memory.hpp"
+#include "protrain/schedule/verify.hpp"
+#include "protrain/trace/trace.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace planner_pitfalls_test {
+
+namespace {
+
+using namespace protrain;
+
+struct tensor {
+  std::uint64_t elements = 0;
+  bool trainable = true;
+};
+
+/// A block for each list, in bf16 with split masters.
+trace::trace job_of(std::vector<std::vector<tensor>> const& blocks, float clip = 0) {
+  trace::trace t{
+      .job = {.type = dtype::bf16, .state = model::state_format::split_master, .clip = clip}};
+  t.shapes = {{.name = "block"}};
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    t.blocks.push_back(shape_id{0});
+    for (tensor const& each : blocks[b]) {
+      t.parameters.push_back({.name = "w",
+                              .shape = {each.elements},
+                              .type = dtype::bf16,
+                              .trainable = each.trainable,
+                              .uses = {make_id<block_id>(b)}});
+    }
+  }
+  return t;
+}
+
+/// A step with every chunk persistent, or none; verified.
+schedule::program step_of(trace::trace const& t,
+                          chunk::layout const& l,
+                          bool persistent,
+                          update::timing time = update::timing::after_backward) {
+  schedule::knobs k{};
+  k.persistent.assign(l.chunks.size(), persistent ? 1 : 0);
+  k.sites.assign(l.chunks.size(), persistent ? update::site::gpu : update::site::cpu);
+  k.strategies.assign(t.blocks.size(), activation::strategy::keep);
+  k.buffers = schedule::fewest_buffers(l, k.persistent);
+  k.time = time;
+  auto const p = schedule::compile(t, l, k);
+  REQUIRE(p.has_value());
+  std::uint64_t const all = ~std::uint64_t{0};
+  REQUIRE(schedule::verify(*p, t, l, all, all).ok);
+  return *p;
+}
+
+std::uint64_t bytes_of(schedule::program const& p, space where, category what) {
+  return schedule::memory_of(p, where).maximum[static_cast<std::size_t>(what)];
+}
+
+std::uint64_t bytes_of(schedule::program const& p, category what) {
+  return bytes_of(p, space::device, what) + bytes_of(p, space::host, what);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "pinned memory rounds up to a power of two: a plan asks for what it needs, to a granule") {
+  for (auto const& [blocks, n] : std::vector<std::pair<std::size_t, std::uint64_t>>{
+           {84, 135'790'592 / 2}, {12, 7'087'872}, {5, 129}, {3, (1U << 25U) + 1}}) {
+    trace::trace const t = job_of(std::vector(blocks, std::vector{tensor{n}}));
+    schedule::program const p = step_of(t, chunk::make_layout(t, n), false);
+    std::uint64_t const chunk = round_up(n, element_granule);
+    schedule::memory_report const host = schedule::memory_of(p, space::host);
+    CHECK(bytes_of(p, space::host, category::parameters) == blocks * 2 * chunk);
+    CHECK(bytes_of(p, space::host, category::optimizer) == blocks * 10 * chunk);
+    std::uint64_t asked = 0;
+    for (std::size_t c = 0; c < category_count; ++c) {
+      bool const derived =
+          category(c) == category::padding || category(c) == category::fragmentation;
+      asked += derived ? 0 : host.at_peak[c];
+    }
+    CHECK(host.peak <= asked + address_granule * p.allocations.size());
+    if (std::bit_ceil(2 * chunk) > 2 * chunk) {
+      CHECK(host.peak < blocks * (std::bit_ceil(2 * chunk) + std::bit_ceil(10 * chunk)));
+    }
+  }
+}
+
+TEST_CASE("frozen parameters get state: of 1,451,376,640 and 106,496 only the second, and others") {
+  struct sizes {
+    std::uint64_t frozen;
+    std::uint64_t trainable;
+  };
+  for (sizes const& n : {sizes{1'451'376'640, 106'496}, {256, 128'000}, {9'000'192, 256}}) {
+    std::uint64_t const half = n.trainable / 2;
+    for (float const clip : {0.0F, 1.0F}) {
+      trace::trace const t = job_of(
+          {{{n.frozen / 2, false}, {half}}, {{n.frozen - n.frozen / 2, false}, {half}}}, clip);
+      chunk::layout const l = chunk::make_layout(t, half);
+      for (bool const persistent : {false, true}) {
+        auto const time =
+            clip == 0 ? update::timing::during_backward : update::timing::after_backward;
+        schedule::program const p = step_of(t, l, persistent, time);
+        CHECK(bytes_of(p, category::optimizer) == 10 * n.trainable);
+        CHECK(bytes_of(p, category::parameters) == 2 * (n.frozen + n.trainable));
+        // Two gradient slots, and a store where the update waits for the norm.
+        CHECK(bytes_of(p, category::gradients) <= 2 * 2 * half + 2 * n.trainable);
+        if (!persistent && clip != 0) {
+          CHECK(bytes_of(p, space::host, category::gradients) == 2 * n.trainable);
+        }
+        for (schedule::instruction const& i : p.instructions) {
+          bool const comes_back = i.op == schedule::opcode::offload ||
+                                  i.op == schedule::opcode::update ||
+                                  i.op == schedule::opcode::reduce;
+          CHECK_FALSE((comes_back && !l[i.chunk].trainable));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("32-bit counts: programs reach the first and the last byte of tensors beyond them") {
+  for (std::uint64_t const n : {250'880ULL * 14'336, 152'064ULL * 8192, 1ULL << 33U}) {
+    CAPTURE(n);
+    trace::trace const t = job_of({{{n}, {7}}, {{256}}}, 1.0F);
+    for (std::uint64_t const capacity : {std::uint64_t{1} << 34U, std::uint64_t{4096}}) {
+      chunk::layout const l = chunk::make_layout(t, capacity);
+      schedule::program const p = step_of(t, l, false);
+      CHECK(bytes_of(p, space::host, category::parameters) >= 2 * (n + 7));
+      CHECK(bytes_of(p, space::host, category::optimizer) >= 10 * (n + 7));
+      std::uint64_t uploaded = 0;
+      std::uint64_t updated = 0;
+      for (schedule::instruction const& i : p.instructions) {
+        bool const first = i.op == schedule::opcode::upload && i.chunk == chunk_id{0};
+        uploaded = first ? i.amount : uploaded;
+        updated += i.op == schedule::opcode::update ? i.amount : 0;
+      }
+      CHECK(uploaded == 2 * l.chunks[0].elements);
+      CHECK(updated >= n + 7 + 256);
+      CHECK(schedule::memory_of(p, space::host).peak > 12 * n);
+    }
+  }
+}
+
+TEST_CASE("embedding against one block: it inflates no chunk, whatever their ratio") {
+  struct published {
+    char const* name;
+    model::llama_config shape;
+    double ratio;
+  };
+  for (published const& m : {published{"Llama-3-8B",
+                                       {.layers = 32,
+                                        .hidden = 4096,
+                                        .heads = 32,
+                                        .key_heads = 8,
+                                        .inner = 14'336,
+                                        .vocabulary = 128'256},
+                                       2.4},
+                             published{"Llama-3.2-1B",
+                                       {.layers = 16,
+                                        .hidden = 2048,
+                                        .heads = 32,
+                                        .key_heads = 8,
+                                        .inner = 8192,
+                                        .vocabulary = 128'256,
+                                        .tied = true},
+                                       4.3},
+                             published{"of Qwen2.5-7B's sizes",
+                                       {.layers = 28,
+                                        .hidden = 3584,
+                                        .heads = 28,
+                                        .key_heads = 4,
+                                        .inner = 18'944,
+                                        .vocabulary = 152'064},
+                                       2.3},
+                             published{"of Qwen2.5-0.5B's sizes",
+                                       {.layers = 24,
+                                        .hidden = 896,
+                                        .heads = 14,
+                                        .key_heads = 2,
+                                        .inner = 4864,
+                                        .vocabulary = 151'936,
+                                        .tied = true},
+                                       9.1}}) {
+    std::string const name = m.name;
+    CAPTURE(name);
+    trace::trace t{.job = {.type = dtype::bf16, .state = model::state_format::split_master}};
+    t.parameters = llama_parameters(m.shape, dtype::bf16);
+    t.shapes = {{}, {}, {}};
+    for (std::uint32_t b = 0; b < m.shape.layers + 2; ++b) {
+      t.blocks.push_back(shape_id{b == 0 ? 0U : (b == m.shape.layers + 1 ? 2U : 1U)});
+    }
+    std::uint64_t layer = 0;
+    for (model::parameter const& p : t.parameters) {
+      layer += p.uses.front() == block_id{1} ? round_up(elements(p), element_granule) : 0;
+    }
+    std::uint64_t const embedding = m.shape.vocabulary * m.shape.hidden;
+    CHECK(static_cast<double>(embedding) / static_cast<double>(layer) ==
+          doctest::Approx(m.ratio).epsilon(0.02));
+    auto const sizes = chunk::uniform_grid{}.capacities(t);
+    CHECK(*std::ranges::min_element(sizes) == round_up(layer, element_granule));
+    CHECK(*std::ranges::max_element(sizes) <= 4 * layer + element_granule);
+    for (std::uint64_t const capacity : {sizes.front(), *std::ranges::min_element(sizes)}) {
+      chunk::layout const l = chunk::make_layout(t, capacity);
+      CHECK(l.chunks[0].payload >= embedding);
+      CHECK(l.chunks[0].oversize == (embedding > capacity));
+      CHECK(chunk::waste(l) * 2 < m.shape.layers * layer);
+    }
+  }
+}
+
+}  // namespace planner_pitfalls_test
