@@ -18,16 +18,21 @@
 #include "protrain/hw/presets.hpp"
 #include "protrain/io/file.hpp"
 #include "protrain/io/input_error.hpp"
+#include "protrain/optim/adamw.hpp"
 #include "protrain/profile/dry_run.hpp"
 #include "protrain/report/format.hpp"
 #include "protrain/report/memory_table.hpp"
 #include "protrain/report/plan_summary.hpp"
+#include "protrain/report/stall_dump.hpp"
 #include "protrain/runtime/engine.hpp"
+#include "protrain/runtime/engine_options.hpp"
+#include "protrain/runtime/stall.hpp"
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <new>
@@ -52,6 +57,7 @@ struct setup {
   protrain::io::text_data text;
   std::uint64_t steps = 20;
   double learning_rate = 1e-3;
+  double stall_after = 0;
   std::unique_ptr<protrain::io::step_log> log{};
 };
 
@@ -154,10 +160,37 @@ int compare_memory(Engine const& engine) {
   return code;
 }
 
+/// Prints what a step hangs on.
+void print_stall(void* context, protrain::runtime::stall const& what) {
+  auto const& s = *static_cast<setup const*>(context);
+  std::fprintf(stderr, "%s", protrain::report::stall_dump(what, s.planning.facts).c_str());
+}
+
+/// A step of `engine`. What hangs can't be ended but with the program.
+template <class Engine>
+protrain::io::step_record step_of(Engine& engine,
+                                  protrain::runtime::batch const& data,
+                                  double learning_rate) {
+  try {
+    return record_of(engine.step(data, {.learning_rate = learning_rate}));
+  } catch (protrain::runtime::stall_error const& e) {
+    if (engine.hangs()) {
+      std::fprintf(stderr, "train: failed: %s\n", e.what());
+      std::_Exit(3);
+    }
+    throw;
+  }
+}
+
 /// Trains as one rank and, on rank 0, says how it went. The ranks stop together.
 template <class Device, class Comm>
 int train_rank(setup& s, Device& device, Comm& comm, protrain::plan::plan const& plan) {
-  protrain::runtime::engine engine(device, comm, s.model.table, protrain::runtime::parts_of(plan));
+  protrain::runtime::engine engine(device,
+                                   comm,
+                                   s.model.table,
+                                   protrain::runtime::parts_of(plan),
+                                   protrain::optim::adamw{},
+                                   {.stall_after = s.stall_after, .on_stall = {&s, print_stall}});
   engine.initialise(cli::initial_values(s.task.config, s.task.job.seed));
   auto const result = cli::run_steps(
       s.task.job,
@@ -165,7 +198,7 @@ int train_rank(setup& s, Device& device, Comm& comm, protrain::plan::plan const&
       s.steps,
       s.log.get(),
       [&](protrain::runtime::batch const& data) {
-        auto out = record_of(engine.step(data, {.learning_rate = s.learning_rate}));
+        auto out = step_of(engine, data, s.learning_rate);
         out.memory = memory_record_of(engine);
         return out;
       },
@@ -262,7 +295,8 @@ void declare(cli::flags& f) {
       .add("lr", "X", "1e-3", "learning rate");
   cli::add_budget_flags(f);
   cli::add_plan_flag(f);
-  f.add("log", "FILE", "", "write a line of JSON per step, and FILE.meta.json")
+  f.add("stall-after", "SECONDS", "0", "give up when nothing moves for so long; 0 means never")
+      .add("log", "FILE", "", "write a line of JSON per step, and FILE.meta.json")
       .add_switch("plain", "train by a plain loop instead: no plan, no budget, the same bits")
       .add_switch("help", "print this");
 }
@@ -287,6 +321,7 @@ setup read_setup(cli::flags const& f, cli::runfiles const& files) {
           .text = std::move(text)};
   s.steps = f.integer("steps", 20, 1, 1'000'000'000);
   s.learning_rate = f.number("lr", 1e-3, 0, 1e6, "from 0 to 1e6");
+  s.stall_after = f.number("stall-after", 0, 0, 1e6, "of seconds from 0 to 1e6; 0 means never");
   return s;
 }
 

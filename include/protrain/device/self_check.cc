@@ -5,7 +5,9 @@
 #include <protrain/device/error.hpp>
 #include <protrain/device/ledger.hpp>
 #include <protrain/device/pages.hpp>
+#include <protrain/device/timed.hpp>
 #include <protrain/device/device.hpp>
 #include <protrain/device/error.hpp>
 #include <protrain/device/ledger.hpp>
 #include <protrain/device/pages.hpp>
+#include <protrain/device/timed.hpp>

@@ -19,8 +19,10 @@
 #include <protrain/schedule/detail/verify_spans.hpp>
 #include <protrain/schedule/detail/verify_states.hpp>
 #include <protrain/schedule/detail/verify_tables.hpp>
+#include <protrain/schedule/holders.hpp>
 #include <protrain/schedule/knobs.hpp>
 #include <protrain/schedule/memory.hpp>
+#include <protrain/schedule/print.hpp>
 #include <protrain/schedule/program.hpp>
 #include <protrain/schedule/spans.hpp>
 #include <protrain/schedule/verdict.hpp>
@@ -43,8 +45,10 @@
 #include <protrain/schedule/detail/verify_spans.hpp>
 #include <protrain/schedule/detail/verify_states.hpp>
 #include <protrain/schedule/detail/verify_tables.hpp>
+#include <protrain/schedule/holders.hpp>
 #include <protrain/schedule/knobs.hpp>
 #include <protrain/schedule/memory.hpp>
+#include <protrain/schedule/print.hpp>
 #include <protrain/schedule/program.hpp>
 #include <protrain/schedule/spans.hpp>
 #include <protrain/schedule/verdict.hpp>

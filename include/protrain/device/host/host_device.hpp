@@ -9,6 +9,7 @@
 #include "protrain/device/host/detail/task_ring.hpp"
 #include "protrain/device/ledger.hpp"
 #include "protrain/device/pages.hpp"
+#include "protrain/device/timed.hpp"
 
 #include <algorithm>
 #include <array>
@@ -143,6 +144,18 @@ class host_device {
     }
   }
 
+  /// The same if everything is done within `most`; else false, and work goes on.
+  bool synchronize_for(std::chrono::nanoseconds most) {
+    auto const until = std::chrono::steady_clock::now() + most;
+    for (lane& l : lanes_) {
+      if (!await_until(l, l.submitted, until)) {
+        return false;
+      }
+    }
+    synchronize();
+    return true;
+  }
+
   double seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
@@ -190,6 +203,17 @@ class host_device {
     ++other.watchers;
     other.finished.wait(lock, [&] { return other.done >= position; });
     --other.watchers;
+  }
+
+  static bool await_until(lane& other,
+                          std::uint64_t position,
+                          std::chrono::steady_clock::time_point until) {
+    std::unique_lock lock(other.mutex);
+    ++other.watchers;
+    bool const done =
+        other.finished.wait_until(lock, until, [&] { return other.done >= position; });
+    --other.watchers;
+    return done;
   }
 
   void finish() {
@@ -299,6 +323,6 @@ class host_device {
   std::array<lane, queue_count> lanes_{};
 };
 
-static_assert(device<host_device>);
+static_assert(device<host_device> && timed_device<host_device>);
 
 }  // namespace protrain::inline v0::device

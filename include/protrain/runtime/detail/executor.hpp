@@ -3,6 +3,8 @@
 // What each instruction does when its turn comes on a queue.
 
 #include "protrain/block/entry.hpp"
+#include "protrain/block/guarded_pass.hpp"
+#include "protrain/block/guards.hpp"
 #include "protrain/block/saved.hpp"
 #include "protrain/block/scope.hpp"
 #include "protrain/comm/communicator.hpp"
@@ -83,6 +85,7 @@ class executor {
         bytes_(*update::bytes_of(parts.facts.job)),
         groups_(groups_of(parts.facts.parameters)),
         slots_(model.blocks.size()),
+        guards_(parts.facts.job),
         now_(step_values<Rule>::of(groups_.members.size())),
         left_(now_) {}
 
@@ -220,7 +223,10 @@ class executor {
                               .sample = first_sample(i.micro_batch),
                               .block = i.block.value,
                               .op = 0},
-                   .queue = queue};
+                   .queue = queue,
+                   .guard = model::guard_bytes(job()),
+                   .guards = guards_.on() ? &guards_ : nullptr};
+    block::guarded_pass const guard(f, i.op == op::backward ? b.dx : b.y);
     block::scope s(f);
     if (i.op == op::backward) {
       entry.backward(entry.object, s, b.x, b.dy, b.dx);
@@ -228,6 +234,7 @@ class executor {
       entry.forward(entry.object, s, b.x, b.y);
       unused_ += b.saved.bytes - s.saved_used();
     }
+    guard.finish();
     unused_ += b.scratch.bytes - s.scratch_peak();
   }
 
@@ -352,6 +359,7 @@ class executor {
   update::state_bytes bytes_;
   parameter_groups groups_;
   std::vector<block::saved_table> slots_;
+  block::guards guards_;  ///< of the compute queue
   step_values<Rule> now_;
   step_values<Rule> left_;
   std::uint64_t evaluated_step_ = 0;

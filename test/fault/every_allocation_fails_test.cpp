@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// A short run in which the system refuses the n-th allocation from the heap, for every n: an
+// exception, nothing left behind, and a fresh engine on the same device gives the right bits.
+
+#include "protrain/device/host/host_device.hpp"
+#include "protrain/runtime/engine.hpp"
+#include "protrain/runtime/error.hpp"
+#include "test/support/differential.hpp"
+#include "test/support/mlp.hpp"
+#include "test/unit/runtime/support.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <optional>
+#include <string>
+
+namespace {
+
+std::atomic<std::uint64_t> left_to_fail{0};  // 0: none fails
+std::atomic<std::uint64_t> allocations{0};
+
+bool refused() {
+  ++allocations;
+  std::uint64_t left = left_to_fail.load();
+  while (left > 0 && !left_to_fail.compare_exchange_weak(left, left - 1)) {
+  }
+  return left == 1;
+}
+
+void* take(std::size_t bytes) {
+  if (!refused()) {
+    if (void* const at = std::malloc(bytes == 0 ? 1 : bytes); at != nullptr) {
+      return at;
+    }
+  }
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return take(bytes); }
+void* operator new[](std::size_t bytes) { return take(bytes); }
+void operator delete(void* at) noexcept { std::free(at); }
+void operator delete[](void* at) noexcept { std::free(at); }
+void operator delete(void* at, std::size_t) noexcept { std::free(at); }
+void operator delete[](void* at, std::size_t) noexcept { std::free(at); }
+
+namespace {
+
+using namespace protrain;
+
+constexpr std::uint64_t steps = 2;
+
+test::subject mlp() {
+  model::job job = test::job_of(dtype::bf16, 2, 0.05F);
+  job.micro_batch = 2;
+  job.sequence = 2;
+  return test::make_subject(
+      test::make_mlp<bfloat16>({.layers = 1}), job, test::uniform_values(0.4F));
+}
+
+struct attempt {
+  bool failed = false;
+  bool went_on = false;
+  bool refused = false;
+  std::string wrong{};
+  std::optional<test::outcome> bits{};
+};
+
+/// Calls `f`, once more if memory runs out in it; false if the engine refuses that.
+template <class F>
+bool insist(attempt& a, F const& f) {
+  try {
+    f();
+    return true;
+  } catch (std::bad_alloc const&) {
+    a.failed = true;
+  }
+  try {
+    f();
+    a.went_on = true;
+    return true;
+  } catch (runtime::engine_error const& e) {
+    a.refused = true;
+    a.wrong += test::contains(e.what(), "make a new one") ? "" : e.what();
+    return false;
+  }
+}
+
+attempt run(device::host_device& d, test::subject const& s, runtime::plan_parts const& parts) {
+  attempt a;
+  comm::self alone;
+  std::optional<runtime::engine<device::host_device>> engine;
+  insist(a, [&] { engine.emplace(d, alone, s.table, parts); });
+  insist(a, [&] { engine->initialise(s.load); });
+  test::outcome seen;
+  for (std::uint64_t step = 0; step < steps; ++step) {
+    if (!insist(a, [&] {
+          seen.losses.resize(step);
+          seen.norms.resize(step);
+          seen.clipped.resize(step);
+          test::add_steps(seen, *engine, s, step, 1);
+        })) {
+      return a;
+    }
+  }
+  insist(a, [&] {
+    seen.parameters.clear();
+    test::add_parameters(seen, *engine, s);
+  });
+  left_to_fail = 0;
+  a.wrong += test::memory_difference(*engine);
+  a.bits = seen;
+  return a;
+}
+
+TEST_CASE("every allocation fails once") {
+  test::subject const s = mlp();
+  runtime::plan_parts const parts = test::parts_of(
+      s, {.persistent = {0, 1, 0}, .counts = {.swap = 1, .checkpoint = 1, .interval = 2}});
+  test::outcome const plain = test::train_plain(s, steps);
+  std::uint64_t calls = 0;
+  {
+    device::host_device d;
+    std::uint64_t const before = allocations;
+    REQUIRE(run(d, s, parts).bits == plain);
+    calls = allocations - before;
+  }
+  std::uint64_t went_on = 0;
+  std::uint64_t refused = 0;
+  for (std::uint64_t n = 1; n <= calls; n += test::scaled(100) < 100 ? 7 : 1) {
+    CAPTURE(n);
+    device::host_device d;
+    left_to_fail = n;
+    attempt const a = run(d, s, parts);
+    left_to_fail = 0;
+    REQUIRE(a.wrong == "");
+    REQUIRE((!a.bits || test::difference(*a.bits, plain) == ""));
+    REQUIRE(a.bits.has_value() != a.refused);
+    REQUIRE(test::live(d) == 0);
+    attempt const fresh = run(d, s, parts);
+    REQUIRE(fresh.failed == false);
+    REQUIRE(fresh.wrong == "");
+    REQUIRE(test::difference(*fresh.bits, plain) == "");
+    REQUIRE(test::live(d) == 0);
+    went_on += a.went_on ? 1U : 0U;
+    refused += a.refused ? 1U : 0U;
+  }
+  std::printf("%llu allocations: %llu times the engine went on, %llu times it refused\n",
+              static_cast<unsigned long long>(calls),
+              static_cast<unsigned long long>(went_on),
+              static_cast<unsigned long long>(refused));
+  CHECK(went_on > refused);
+}
+
+}  // namespace
