@@ -300,7 +300,7 @@ class world {
 
   test::subject const& s_;
   runtime::plan_parts const& parts_;
-  std::array<device::host_device, ranks> devices_{};
+  std::array<device::host_device, ranks> devices_;
 };
 
 void fail_collectives(test::subject const& s, runtime::plan_parts const& parts) {

@@ -78,6 +78,7 @@ class engine {
       device_.reset_usage();
       segments_.load(parts_.programs, parts_.layout, model_, bytes_, bases(), comm.rank());
       storage_.clear(segments_.carried());
+      losses_.reserve(job().accumulate * comm.size() * job().micro_batch);  // an end can't fail
     });
   }
   /// From a model and its plan; the stack must outlive the engine.
