@@ -44,7 +44,9 @@ int run(int count, char** words) {
   cli::add_task_flags(f, dtypes);
   cli::add_budget_flags(f);
   cli::add_plan_flag(f);
-  f.add_switch("json", "print one JSON object").add_switch("help", "print this");
+  f.add_switch("holders", "say who holds the memory at its peak, or lacks it")
+      .add_switch("json", "print one JSON object")
+      .add_switch("help", "print this");
   if (f.parse(count, words).given("help")) {
     std::printf("%s", f.help().c_str());
     return 0;
@@ -63,10 +65,16 @@ int run(int count, char** words) {
   }
   if (!found) {
     std::fprintf(stderr, "plan: %s\n", cli::shortage(p, wanted, found.failure()).c_str());
+    if (f.given("holders")) {
+      std::fprintf(stderr, "%s", cli::holders(p, found).c_str());
+    }
     return 2;
   }
   if (!f.given("json")) {
     print_plan(task, p, *found);
+    if (f.given("holders")) {
+      std::printf("%s", cli::holders(p, found).c_str());
+    }
   }
   return 0;
 }

@@ -24,12 +24,16 @@
 #include "protrain/report/format.hpp"
 #include "protrain/report/memory_table.hpp"
 #include "protrain/report/plan_summary.hpp"
+#include "protrain/report/stall_dump.hpp"
 #include "protrain/runtime/engine.hpp"
+#include "protrain/runtime/engine_options.hpp"
+#include "protrain/runtime/stall.hpp"
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <new>
@@ -55,6 +59,7 @@ struct setup {
   std::uint64_t steps = 20;
   double learning_rate = 1e-3;
   std::uint32_t threads = 0;  ///< of each rank's CPU work; 0 = as the machine has it
+  double stall_after = 0;
   std::unique_ptr<protrain::io::step_log> log{};
 };
 
@@ -157,6 +162,28 @@ int compare_memory(Engine const& engine) {
   return code;
 }
 
+/// Prints what a step hangs on.
+void print_stall(void* context, protrain::runtime::stall const& what) {
+  auto const& s = *static_cast<setup const*>(context);
+  std::fprintf(stderr, "%s", protrain::report::stall_dump(what, s.planning.facts).c_str());
+}
+
+/// A step of `engine`. What hangs can't be ended but with the program.
+template <class Engine>
+protrain::io::step_record step_of(Engine& engine,
+                                  protrain::runtime::batch const& data,
+                                  double learning_rate) {
+  try {
+    return record_of(engine.step(data, {.learning_rate = learning_rate}));
+  } catch (protrain::runtime::stall_error const& e) {
+    if (engine.hangs()) {
+      std::fprintf(stderr, "train: failed: %s\n", e.what());
+      std::_Exit(3);
+    }
+    throw;
+  }
+}
+
 /// Trains as one rank and, on rank 0, says how it went. The ranks stop together.
 template <class Device, class Comm>
 int train_rank(setup& s, Device& device, Comm& comm, protrain::plan::plan const& plan) {
@@ -165,7 +192,9 @@ int train_rank(setup& s, Device& device, Comm& comm, protrain::plan::plan const&
                                    s.model.table,
                                    protrain::runtime::parts_of(plan),
                                    protrain::optim::adamw{},
-                                   {.threads = s.threads});
+                                   {.threads = s.threads,
+                                    .stall_after = s.stall_after,
+                                    .on_stall = {&s, print_stall}});
   engine.initialise(cli::initial_values(s.task.config, s.task.job.seed));
   auto const result = cli::run_steps(
       s.task.job,
@@ -173,7 +202,7 @@ int train_rank(setup& s, Device& device, Comm& comm, protrain::plan::plan const&
       s.steps,
       s.log.get(),
       [&](protrain::runtime::batch const& data) {
-        auto out = record_of(engine.step(data, {.learning_rate = s.learning_rate}));
+        auto out = step_of(engine, data, s.learning_rate);
         out.memory = memory_record_of(engine);
         return out;
       },
@@ -274,7 +303,8 @@ void declare(cli::flags& f) {
            "of the CPU optimizer of each rank; no bit depends on it");
   cli::add_budget_flags(f);
   cli::add_plan_flag(f);
-  f.add("log", "FILE", "", "write a line of JSON per step, and FILE.meta.json")
+  f.add("stall-after", "SECONDS", "0", "give up when nothing moves for so long; 0 means never")
+      .add("log", "FILE", "", "write a line of JSON per step, and FILE.meta.json")
       .add_switch("profile", "plan with times that the blocks take here, not with host-demo's")
       .add_switch("plain", "train by a plain loop instead: no plan, no budget, the same bits")
       .add_switch("help", "print this");
@@ -318,6 +348,7 @@ setup read_setup(cli::flags const& f, cli::runfiles const& files) {
   s.steps = f.integer("steps", 20, 1, 1'000'000'000);
   s.learning_rate = f.number("lr", 1e-3, 0, 1e6, "from 0 to 1e6");
   s.threads = static_cast<std::uint32_t>(f.integer("threads", 0, 1, 1024));
+  s.stall_after = f.number("stall-after", 0, 0, 1e6, "of seconds from 0 to 1e6; 0 means never");
   return s;
 }
 

@@ -90,7 +90,8 @@ void add_task_flags(flags& f, std::vector<std::string_view> const& dtypes) {
       .add("sequence", "T", "the model's", "tokens per sample")
       .add("seed", "S", "1", "of initial values, data order and dropout")
       .add("clip", "X", "0", "largest gradient norm; 0 means no clipping")
-      .add("dropout", "X", "the model's", "wherever the model has some; 0 means none");
+      .add("dropout", "X", "the model's", "wherever the model has some; 0 means none")
+      .add_switch("debug", "guard the memory of blocks: slower, more memory, the same bits");
 }
 
 training_task read_task(flags const& f,
@@ -120,6 +121,7 @@ training_task read_task(flags const& f,
                                        static_cast<double>(std::numeric_limits<float>::max()),
                                        "of at least 0; 0 means no clipping"));
   j.dropout = static_cast<float>(dropout_of(t.config));
+  j.debug = f.given("debug");
   check_sizes(f, t);
   return t;
 }
@@ -154,7 +156,8 @@ std::string describe(training_task const& t, protrain::trace::trace const& facts
          std::to_string(j.sequence) + " tokens a step" +
          (j.world > 1 ? " on each of " + std::to_string(j.world) + " ranks" : "") + "; seed " +
          std::to_string(j.seed);
-  return out + (j.clip > 0 ? "; clipped" : "") + (j.dropout > 0 ? "; with dropout" : "");
+  return out + (j.clip > 0 ? "; clipped" : "") + (j.dropout > 0 ? "; with dropout" : "") +
+         (j.debug ? "; guarded" : "");
 }
 
 }  // namespace cli

@@ -9,6 +9,8 @@
 #include "protrain/plan/explain.hpp"
 #include "protrain/plan/search.hpp"
 #include "protrain/report/format.hpp"
+#include "protrain/report/memory_dump.hpp"
+#include "protrain/report/shortage_dump.hpp"
 
 #include <filesystem>
 #include <system_error>
@@ -92,6 +94,19 @@ std::string sensitivity_line(planning const& p, plan::plan const& found) {
   return protrain::report::human_bytes(s.more.value) + " more of device memory " +
          (s.saved.value == 0 ? std::string("saves nothing")
                              : "saves " + protrain::report::human_time(s.saved) + " a step");
+}
+
+std::string holders(planning const& p,
+                    protrain::result<plan::plan, plan::infeasible> const& found) {
+  if (!found) {
+    return protrain::report::shortage_dump(p.facts, p.machine, found.failure());
+  }
+  auto const programs = found->segments();
+  std::string out;
+  for (protrain::space const s : {protrain::space::device, protrain::space::host}) {
+    out += programs ? protrain::report::memory_dump(*programs, p.facts, s) + "\n" : "";
+  }
+  return out;
 }
 
 std::string shortage(planning const& p, plan::request const& wanted, plan::infeasible const& f) {

@@ -39,6 +39,11 @@ std::string plan_json(
     planning const& p,
     protrain::result<protrain::plan::plan, protrain::plan::infeasible> const& found);
 
+/// Who holds the memory of a plan at its peaks, or lacks it.
+std::string holders(
+    planning const& p,
+    protrain::result<protrain::plan::plan, protrain::plan::infeasible> const& found);
+
 /// What more device memory would buy, as one line.
 std::string sensitivity_line(planning const& p, protrain::plan::plan const& found);
 

@@ -28,6 +28,7 @@
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/search.hpp"
 #include "protrain/schedule/compile.hpp"
+#include "protrain/schedule/holders.hpp"
 #include "protrain/schedule/memory.hpp"
 #include "protrain/schedule/verify.hpp"
 #include "protrain/sim/simulate.hpp"

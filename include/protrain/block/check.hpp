@@ -322,10 +322,12 @@ class checker {
 template <block_type Block>
 check_report check_block(Block block, model::job const& job, check_options const& options = {}) {
   try {
-    model::job without_dropout = job;
+    model::job as_given = job;
+    as_given.debug = false;  // the kit has guards of its own
+    model::job without_dropout = as_given;
     without_dropout.dropout = 0;
     Block other = block;
-    return detail::checker(detail::make_lone_table(block, job, options.layer),
+    return detail::checker(detail::make_lone_table(block, as_given, options.layer),
                            detail::make_lone_table(other, without_dropout, options.layer),
                            options)
         .run();

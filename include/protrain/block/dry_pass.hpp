@@ -40,6 +40,7 @@ inline frame make_frame(block_entry const& e, model::job const& job, block_id b,
   frame f{.entry = &e, .pass = p};
   f.x = e.input.at(nullptr);
   f.samples = job.micro_batch;
+  f.guard = model::guard_bytes(job);
   f.random = {.seed = job.seed, .block = b.value};
   return f;
 }

@@ -23,6 +23,8 @@ struct region {
   std::uint64_t bytes = 0;
 };
 
+class guards;
+
 /// Hears of each operator scope as it is entered and left, on the thread that runs the block.
 struct observer {
   void* context = nullptr;
@@ -53,6 +55,8 @@ struct frame {
   random_key random{};           ///< seed, attempted step, first global sample, block
   device::queue_ref queue{};
   observer const* watch = nullptr;
+  std::uint64_t guard = 0;          ///< bytes behind each saved and scratch tensor
+  block::guards* guards = nullptr;  ///< of a debugging job; not in a dry frame
 };
 
 }  // namespace protrain::inline v0::block

@@ -4,6 +4,7 @@
 
 #include "protrain/block/error.hpp"
 #include "protrain/block/frame.hpp"
+#include "protrain/block/guards.hpp"
 
 #include <algorithm>
 #include <concepts>
@@ -44,6 +45,7 @@ class operator_scope {
   operator_scope* outer_;
   std::uint64_t mark_;        // scratch in use when it began
   std::uint64_t outer_peak_;  // high-water of the surrounding operator until then
+  std::size_t guarded_;       // scratch tensors that were guarded when it began
 };
 
 /// Lives for one pass over one block. Nothing here allocates from the heap, apart from the first

@@ -13,6 +13,9 @@
 #include <protrain/block/error.hpp>
 #include <protrain/block/frame.hpp>
 #include <protrain/block/fwd.hpp>
+#include <protrain/block/guarded_pass.hpp>
+#include <protrain/block/guards.hpp>
+#include <protrain/block/non_finite.hpp>
 #include <protrain/block/pointers.hpp>
 #include <protrain/block/saved.hpp>
 #include <protrain/block/scope.hpp>
@@ -31,6 +34,9 @@
 #include <protrain/block/error.hpp>
 #include <protrain/block/frame.hpp>
 #include <protrain/block/fwd.hpp>
+#include <protrain/block/guarded_pass.hpp>
+#include <protrain/block/guards.hpp>
+#include <protrain/block/non_finite.hpp>
 #include <protrain/block/pointers.hpp>
 #include <protrain/block/saved.hpp>
 #include <protrain/block/scope.hpp>

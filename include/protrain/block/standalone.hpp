@@ -5,6 +5,8 @@
 
 #include "protrain/block/dry_pass.hpp"
 #include "protrain/block/elements.hpp"
+#include "protrain/block/guarded_pass.hpp"
+#include "protrain/block/guards.hpp"
 #include "protrain/block/stack.hpp"
 
 #include <algorithm>
@@ -107,7 +109,7 @@ struct standalone_block {
 class standalone {
  public:
   standalone(table const& t, model::job const& job, standalone_options const& options = {})
-      : table_(t), job_(job), options_(options), losses_(job.micro_batch, 0.0F) {
+      : table_(t), job_(job), options_(options), guards_(job), losses_(job.micro_batch, 0.0F) {
     for (model::parameter const& p : t.parameters) {
       values_.push_back(make(facts_of(p).bytes()));
     }
@@ -121,7 +123,7 @@ class standalone {
       blocks_.push_back(make_state(make_id<block_id>(b)));
       memory_need const& need = blocks_.back().need;
       scratch = std::max({scratch, need.scratch_forward, need.scratch_backward});
-      output = std::max(output, t.blocks[b].output.bytes());
+      output = std::max(output, model::guarded(job, t.blocks[b].output.bytes()));
     }
     scratch_ = make(scratch);
     spare_ = make(output);
@@ -211,8 +213,11 @@ class standalone {
     poison(state(b).saved);
     poison(scratch_);
     poison(p == pass::recompute ? spare_ : state(b).output);
-    scope s(make_frame(b, p));
+    frame const f = make_frame(b, p);
+    guarded_pass const guard(f, y);
+    scope s(f);
     entry(b).forward(entry(b).object, s, input(b), y);
+    guard.finish();
     memory_need& used = state(b).used;
     used.saved = std::max(used.saved, s.saved_used());
     used.slots = std::max<std::uint64_t>(used.slots, state(b).slots.rows().size());
@@ -239,8 +244,11 @@ class standalone {
       dx = output_gradient(before(b));
     }
     poison(scratch_);
-    scope s(make_frame(b, pass::backward));
+    frame const f = make_frame(b, pass::backward);
+    guarded_pass const guard(f, dx);
+    scope s(f);
     entry(b).backward(entry(b).object, s, backward_input(b), output_gradient(b), dx);
+    guard.finish();
     std::uint64_t& peak = state(b).used.scratch_backward;
     peak = std::max(peak, s.scratch_peak());
   }
@@ -268,12 +276,12 @@ class standalone {
     block_entry const& e = entry(b);
     detail::standalone_block out{};
     out.need = dry_pass(e, job_, b);
-    out.output = make(e.output.bytes());
-    out.output_gradient = make(e.output.bytes());
+    out.output = make(model::guarded(job_, e.output.bytes()));
+    out.output_gradient = make(model::guarded(job_, e.output.bytes()));
     out.saved = make(out.need.saved);
     out.slots.reserve(out.need.slots);
     for (entry_parameter const& p : e.parameters) {
-      out.contributions.push_back(make(p.trainable ? p.facts.bytes() : 0));
+      out.contributions.push_back(make(p.trainable ? model::guarded(job_, p.facts.bytes()) : 0));
       out.gradients.push_back(p.trainable ? out.contributions.back().data() : nullptr);
       out.values.push_back(values_[p.id.index()].data());
     }
@@ -290,6 +298,7 @@ class standalone {
     f.saved = own.saved.all();
     f.scratch = scratch_.all();
     f.slots = &own.slots;
+    f.guards = guards_.on() ? &guards_ : nullptr;
     f.losses = losses_.data();
     f.loss_scale = now_.loss_scale;
     f.samples = now_.samples;
@@ -301,6 +310,7 @@ class standalone {
   table const& table_;
   model::job job_;
   standalone_options options_;
+  guards guards_;
   micro_batch now_{};
   std::vector<float> losses_;
   std::vector<detail::heap_tensor> values_{};

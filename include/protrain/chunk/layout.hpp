@@ -58,9 +58,10 @@ struct layout {
 
 namespace detail {
 
-/// Elements a tensor occupies inside a chunk.
-constexpr std::uint64_t slot_elements(model::parameter const& p) {
-  return round_up(elements(p), element_granule);
+/// Elements that parameter `i` occupies inside a chunk; in a debugging job with a guard.
+constexpr std::uint64_t slot_elements(trace::trace const& t, std::size_t i) {
+  std::uint64_t const own = elements(t.parameters[i]);
+  return round_up(own, element_granule) + (t.job.debug && own > 0 ? element_granule : 0);
 }
 
 constexpr void insert_sorted(auto& list, auto value) {
@@ -83,7 +84,7 @@ struct packer {
     model::parameter const& p = facts.parameters[parameter];
     chunk& c = chunks[at];
     c.tensors.push_back({make_id<parameter_id>(parameter), c.elements, elements(p)});
-    c.elements = checked_add(c.elements, slot_elements(p));
+    c.elements = checked_add(c.elements, slot_elements(facts, parameter));
     c.payload = checked_add(c.payload, elements(p));
     for (block_id const b : p.uses) {
       if (elements(p) > 0) {
@@ -102,7 +103,7 @@ struct packer {
   constexpr void add_group(std::span<std::size_t const> group, bool trainable) {
     std::uint64_t regular = 0;
     for (std::size_t const i : group) {
-      std::uint64_t const n = slot_elements(facts.parameters[i]);
+      std::uint64_t const n = slot_elements(facts, i);
       regular = checked_add(regular, n <= capacity ? n : 0);
     }
     std::size_t& current = open[trainable ? 1 : 0];
@@ -110,7 +111,7 @@ struct packer {
       current = none;
     }
     for (std::size_t const i : group) {
-      std::uint64_t const n = slot_elements(facts.parameters[i]);
+      std::uint64_t const n = slot_elements(facts, i);
       if (n > capacity) {
         append(start(trainable, true), i);
         continue;

@@ -34,7 +34,7 @@ constexpr std::uint64_t largest_group(trace::trace const& t, std::uint64_t limit
     }
     std::uint64_t sum[2] = {0, 0};
     for (std::size_t const i : owned[b]) {
-      std::uint64_t const n = slot_elements(t.parameters[i]);
+      std::uint64_t const n = slot_elements(t, i);
       std::uint64_t& s = sum[t.parameters[i].trainable ? 1 : 0];
       s = checked_add(s, n <= limit ? n : 0);
     }
@@ -52,9 +52,9 @@ constexpr shape_id dominant_shape(trace::trace const& t) {
   for (shape_id const s : t.blocks) {
     repeats = ++count[s.index()] > 1 || repeats;
   }
-  for (model::parameter const& p : t.parameters) {
-    std::uint64_t& sum = total[t.blocks[p.uses.front().index()].index()];
-    sum = checked_add(sum, slot_elements(p));
+  for (std::size_t i = 0; i < t.parameters.size(); ++i) {
+    std::uint64_t& sum = total[t.blocks[t.parameters[i].uses.front().index()].index()];
+    sum = checked_add(sum, slot_elements(t, i));
   }
   std::size_t best = t.blocks.front().index();
   for (std::size_t s = 0; s < total.size(); ++s) {

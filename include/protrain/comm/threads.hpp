@@ -141,6 +141,19 @@ class thread_group {
     --inside_;
   }
 
+  /// Ranks that have yet to come to the collective in which `rank` waits; none if it doesn't wait.
+  std::vector<std::uint32_t> absent(std::size_t where, std::uint32_t rank) {
+    std::lock_guard const lock(mutex_);
+    detail::channel const& c = channels_[where];
+    std::vector<std::uint32_t> out;
+    for (std::uint32_t r = 0; r < ranks_ && c.here[rank] != 0; ++r) {
+      if (c.here[r] == 0) {
+        out.push_back(r);
+      }
+    }
+    return out;
+  }
+
   void abort(std::uint32_t rank, std::string_view why) noexcept {
     std::lock_guard const lock(mutex_);
     if (failed_) {
@@ -320,6 +333,11 @@ class threads {
   }
 
   void abort(std::string_view why) noexcept { group_.abort(rank_, why); }
+
+  /// For those who look at what hangs: the ranks that this one waits for on queue `q`, just now.
+  std::vector<std::uint32_t> absent(queue_id q) {
+    return group_.absent(static_cast<std::size_t>(q), rank_);
+  }
 
  private:
   thread_group& group_;

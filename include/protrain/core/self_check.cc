@@ -3,6 +3,7 @@
 // clang-format off
 #include <protrain/core/arithmetic.hpp>
 #include <protrain/core/bfloat16.hpp>
+#include <protrain/core/canary.hpp>
 #include <protrain/core/config.hpp>
 #include <protrain/core/customization.hpp>
 #include <protrain/core/detail/contract.hpp>
@@ -19,6 +20,7 @@
 #include <protrain/core/units.hpp>
 #include <protrain/core/arithmetic.hpp>
 #include <protrain/core/bfloat16.hpp>
+#include <protrain/core/canary.hpp>
 #include <protrain/core/config.hpp>
 #include <protrain/core/customization.hpp>
 #include <protrain/core/detail/contract.hpp>

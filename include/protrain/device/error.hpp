@@ -17,10 +17,14 @@ class device_error : public std::runtime_error {
   device_error(std::string_view call,
                std::string_view reason,
                std::source_location where = std::source_location::current())
-      : std::runtime_error(message(call, reason, where)), call_(call), where_(where) {}
+      : std::runtime_error(message(call, reason, where)),
+        call_(call),
+        reason_(reason),
+        where_(where) {}
 
   /// The operation that failed: a member of the device, or a function of the driver.
   std::string const& call() const noexcept { return call_; }
+  std::string const& reason() const noexcept { return reason_; }
   std::source_location const& where() const noexcept { return where_; }
 
  private:
@@ -39,6 +43,7 @@ class device_error : public std::runtime_error {
   }
 
   std::string call_;
+  std::string reason_;
   std::source_location where_;
 };
 

@@ -94,8 +94,8 @@ class space_ledger {
   // Nodes of returned leases serve again: a step that has run once allocates nothing here.
   void insert(table::iterator next, std::uint64_t offset, held what) {
     if (spare_.empty()) {
+      spare_.reserve(live_.size() + 1);  // first: a lease that fails leaves nothing
       live_.emplace_hint(next, offset, what);
-      spare_.reserve(live_.size());
       return;
     }
     table::node_type node = std::move(spare_.back());

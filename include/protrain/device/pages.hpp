@@ -25,7 +25,7 @@ inline device_error reserve_error(space where,
                                   std::uint64_t held,
                                   std::uint64_t limit,
                                   std::source_location at = std::source_location::current()) {
-  std::string why = where == space::device ? "device memory" : "host memory";
+  std::string why = where == space::device ? "device memory" : "pinned host memory";
   why += ": asked for " + std::to_string(asked) + " bytes while " + std::to_string(held) +
          " were held";
   if (limit != 0) {

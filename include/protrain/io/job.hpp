@@ -53,17 +53,21 @@ inline float read_loss_scale(json_field const& top) {
 }  // namespace detail
 
 inline json to_json(model::job const& j) {
-  return {{"micro_batch", j.micro_batch},
-          {"sequence", j.sequence},
-          {"accumulate", j.accumulate},
-          {"world", j.world},
-          {"dtype", name_of(j.type)},
-          {"state", name_of(j.state)},
-          {"clip", detail::shortest_double(j.clip)},
-          {"skip", j.skip},
-          {"seed", j.seed},
-          {"dropout", detail::shortest_double(j.dropout)},
-          {"loss_scale", detail::shortest_double(j.loss_scale)}};
+  json out = {{"micro_batch", j.micro_batch},
+              {"sequence", j.sequence},
+              {"accumulate", j.accumulate},
+              {"world", j.world},
+              {"dtype", name_of(j.type)},
+              {"state", name_of(j.state)},
+              {"clip", detail::shortest_double(j.clip)},
+              {"skip", j.skip},
+              {"seed", j.seed},
+              {"dropout", detail::shortest_double(j.dropout)},
+              {"loss_scale", detail::shortest_double(j.loss_scale)}};
+  if (j.debug) {
+    out["debug"] = true;
+  }
+  return out;
 }
 
 inline model::job parse_job(json_field const& top) {
@@ -77,8 +81,10 @@ inline model::job parse_job(json_field const& top) {
                   "skip",
                   "seed",
                   "dropout",
-                  "loss_scale"});
+                  "loss_scale",
+                  "debug"});
   constexpr std::uint64_t most = std::uint64_t{1} << 24U;
+  auto const debug = top.find("debug");
   return {.micro_batch = top.at("micro_batch").integer(1, most),
           .sequence = top.at("sequence").integer(1, most),
           .accumulate = top.at("accumulate").integer(1, most),
@@ -90,7 +96,8 @@ inline model::job parse_job(json_field const& top) {
           .skip = top.at("skip").boolean(),
           .seed = top.at("seed").integer(0, std::numeric_limits<std::uint64_t>::max()),
           .dropout = static_cast<float>(top.at("dropout").number(0, 1)),
-          .loss_scale = detail::read_loss_scale(top)};
+          .loss_scale = detail::read_loss_scale(top),
+          .debug = debug && debug->boolean()};
 }
 
 }  // namespace protrain::inline v0::io

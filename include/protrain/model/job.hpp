@@ -40,6 +40,9 @@ struct job {
   std::uint64_t seed = 1;  ///< of initial values and dropout
   float dropout = 0;       ///< probability; 0 means none
   float loss_scale = 1;  ///< what losses' gradients are multiplied by; only fp16 has another than 1
+  /// Blocks run under guards (block/guards.hpp). Changes no bit, but every tensor of a block is
+  /// followed by a granule of its own, so that traces, plans and memory are others.
+  bool debug = false;
   bool operator==(job const&) const = default;
 };
 
@@ -68,6 +71,14 @@ constexpr state_format default_state(dtype type) noexcept {
     default:
       return state_format::fp32;
   }
+}
+
+/// Bytes behind each tensor of a block that nobody may write.
+constexpr std::uint64_t guard_bytes(job const& j) noexcept { return j.debug ? address_granule : 0; }
+
+/// What a tensor of `bytes` takes with its guard; without one, its own bytes.
+constexpr std::uint64_t guarded(job const& j, std::uint64_t bytes) {
+  return j.debug && bytes > 0 ? granules(bytes) + guard_bytes(j) : bytes;
 }
 
 /// Tokens in one step over all ranks.

@@ -260,7 +260,8 @@ class space_of {
     if (wanted.chunk) {
       std::uint64_t most = capacity;  // no less than one chunk for everything
       for (model::parameter const& p : facts.parameters) {
-        most = checked_add(most, round_up(elements(p), element_granule));
+        std::uint64_t const guard = facts.job.debug ? element_granule : 0;
+        most = checked_add(most, round_up(elements(p), element_granule) + guard);
       }
       capacity = std::clamp<std::uint64_t>(*wanted.chunk / value_bytes, 1, most);
     }

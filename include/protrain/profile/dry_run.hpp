@@ -30,11 +30,13 @@ inline std::uint64_t forward_flops(block::block_entry const& e, model::job const
 
 namespace detail {
 
-inline trace::block_shape make_shape(block::block_entry const& e, block::memory_need const& need) {
+inline trace::block_shape make_shape(block::block_entry const& e,
+                                     block::memory_need const& need,
+                                     model::job const& job) {
   trace::block_shape out{.name = text(e.shape_name),
                          .pinned = e.pinned,
-                         .input = {e.input.bytes()},
-                         .output = {e.output.bytes()},
+                         .input = {model::guarded(job, e.input.bytes())},
+                         .output = {model::guarded(job, e.output.bytes())},
                          .saved = {need.saved},
                          .scratch_forward = {need.scratch_forward},
                          .scratch_backward = {need.scratch_backward},
@@ -59,7 +61,7 @@ inline trace::trace dry_run(block::table const& t, model::job const& job, flop_r
   std::vector<std::uint32_t> origins{};  // by shape: block_entry::shape
   for (std::size_t b = 0; b < t.blocks.size(); ++b) {
     block::block_entry const& e = t.blocks[b];
-    trace::block_shape shape = make_shape(e, block::dry_pass(e, job, make_id<block_id>(b)));
+    trace::block_shape shape = make_shape(e, block::dry_pass(e, job, make_id<block_id>(b)), job);
     if (rate != nullptr) {
       add_times(shape, forward_flops(e, job), *rate);
     }

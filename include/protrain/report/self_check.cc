@@ -2,10 +2,16 @@
 // Written by tools/self_checks: every header of this folder, twice.
 // clang-format off
 #include <protrain/report/format.hpp>
+#include <protrain/report/memory_dump.hpp>
 #include <protrain/report/memory_table.hpp>
 #include <protrain/report/plan_summary.hpp>
 #include <protrain/report/progress.hpp>
+#include <protrain/report/shortage_dump.hpp>
+#include <protrain/report/stall_dump.hpp>
 #include <protrain/report/format.hpp>
+#include <protrain/report/memory_dump.hpp>
 #include <protrain/report/memory_table.hpp>
 #include <protrain/report/plan_summary.hpp>
 #include <protrain/report/progress.hpp>
+#include <protrain/report/shortage_dump.hpp>
+#include <protrain/report/stall_dump.hpp>

@@ -6,22 +6,12 @@
 #include "protrain/device/device.hpp"
 #include "protrain/device/processors.hpp"
 #include "protrain/hw/machine.hpp"
+#include "protrain/runtime/engine_options.hpp"
 
 #include <algorithm>
 #include <cstdint>
 
 namespace protrain::inline v0::runtime {
-
-/// How an engine runs what its programs put on the cpu queue: updates, accumulation and norms of
-/// chunks that live on the host. Speed, never bits.
-struct engine_options {
-  /// 0: a fair share of the processors that this process may use, at least 1.
-  std::uint32_t threads = 0;
-  /// Ranks that these processors are shared with, this one included; 0: the communicator's on this
-  /// host. Where a launcher binds each rank to processors of its own, say 1.
-  std::uint32_t local_ranks = 0;
-  bool operator==(engine_options const&) const = default;
-};
 
 /// Threads of an engine's CPU work. A device whose tasks are not to be threaded has one.
 template <device::device Device, comm::communicator Comm>

@@ -14,16 +14,18 @@
 #include "protrain/runtime/cpu_threads.hpp"
 #include "protrain/runtime/detail/agreement.hpp"
 #include "protrain/runtime/detail/executor.hpp"
+#include "protrain/runtime/detail/reserve.hpp"
 #include "protrain/runtime/detail/requirements.hpp"
 #include "protrain/runtime/detail/segments.hpp"
 #include "protrain/runtime/detail/setup.hpp"
 #include "protrain/runtime/detail/storage.hpp"
+#include "protrain/runtime/detail/watch.hpp"
+#include "protrain/runtime/engine_options.hpp"
 #include "protrain/runtime/error.hpp"
 #include "protrain/runtime/loss.hpp"
 #include "protrain/runtime/pending.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -39,9 +41,10 @@ namespace protrain::inline v0::runtime {
 /// `step`, `evaluate`, `flush`, `read` and `visit` are collective: every rank makes the same calls
 /// in the same order.
 ///
-/// Errors: `engine_error` when plan, model, batch or the ranks' programs don't fit each other; what the device, the
-/// communicator or a block throws otherwise. Before a step's first update a failure leaves the
-/// engine of a single rank usable; after it, and with several ranks, only destruction and
+/// Errors: `engine_error` when plan, model, batch or the ranks' programs don't fit each other;
+/// `memory_error` when the device refuses the plan's memory; `stall_error` when a step hangs; what
+/// device, communicator or a block throws otherwise. Before a step's first update a failure leaves
+/// the engine of a single rank usable; after it, and with several ranks, only destruction and
 /// `initialise` are left. A failure aborts the communicator, so that no rank waits for this one.
 template <class Device, class Comm = comm::self, class Rule = optim::adamw>
 class engine {
@@ -68,12 +71,15 @@ class engine {
         segments_(device),
         storage_(device, comm, parts_),
         executor_(device, comm, model_, parts_, threads_of<Device>(options, comm)),
+        watch_(device, comm, options),
         deferred_(static_cast<std::uint32_t>(std::ranges::count(program().deferred, 1))) {
-    device_.reserve(space::device, detail::largest_peak(parts_.programs, space::device));
-    device_.reserve(space::host, detail::largest_peak(parts_.programs, space::host));
-    device_.reset_usage();
-    segments_.load(parts_.programs, parts_.layout, model_, bytes_, bases(), comm.rank());
-    storage_.clear(segments_.carried());
+    guarded([&] {
+      detail::reserve_arenas(device_, parts_);
+      device_.reset_usage();
+      segments_.load(parts_.programs, parts_.layout, model_, bytes_, bases(), comm.rank());
+      storage_.clear(segments_.carried());
+      losses_.reserve(job().accumulate * comm.size() * job().micro_batch);  // an end can't fail
+    });
   }
   /// From a model and its plan; the stack must outlive the engine.
   template <class... Blocks>
@@ -86,12 +92,14 @@ class engine {
       : engine(device, comm, model.entries(p.trace.job), parts_of(p), std::move(rule), options) {}
   engine(engine const&) = delete;
   engine& operator=(engine const&) = delete;
-  /// Waits for a step that is still running; its failure is lost with its results.
+  /// Waits for a step that is still running; its failure is lost with its results. While a queue
+  /// hangs an engine can't be destroyed: that is a contract error.
   ~engine() {
     try {
       drop_running();
-    } catch (...) {  // NOLINT(bugprone-empty-catch): what ran has been cleaned up
+    } catch (...) {  // NOLINT(bugprone-empty-catch): it is cleaned up, and nobody can be told
     }
+    PROTRAIN_EXPECT(!hangs(), "an engine is destroyed while a queue hangs and uses its memory");
   }
 
   /// Sets every parameter, one at a time: `load(parameter, values)` fills `values`, one fp32 per
@@ -100,7 +108,7 @@ class engine {
   template <class Load>
   void initialise(Load const& load) {
     drop_running();
-    storage_.initialise(load);
+    guarded([&] { storage_.initialise(load); });
     applied_ = 0;
     attempted_ = 0;
     left_over_ = false;
@@ -113,7 +121,7 @@ class engine {
     std::vector<float> out(model::elements(parameter(id)), 0.0F);
     flush();
     if (!out.empty()) {
-      storage_.read(id, out);
+      guarded([&] { storage_.read(id, out); });
     }
     return out;
   }
@@ -133,12 +141,10 @@ class engine {
   pending_step step(batch const& data, step_options const& options) {
     finish();
     check_usable();
-    try {
+    guarded([&] {
       prepare(data, options);
       run_step();
-    } catch (...) {
-      fail();
-    }
+    });
     return {*this, attempted_};
   }
 
@@ -149,7 +155,7 @@ class engine {
     if (segments_.find(schedule::segment::evaluate) == nullptr) {
       throw engine_error("the plan has no program of an evaluation: compile all its segments");
     }
-    try {
+    return guarded([&] {
       std::uint64_t const count = detail::micro_batches_in(data, model_);
       std::uint64_t const weight = comm_.sum(data.targets());
       std::vector<float> losses;
@@ -158,12 +164,10 @@ class engine {
         executor_.begin_evaluation(attempted_, m);
         start(*segments_.find(schedule::segment::evaluate));
         wait();
-        add_losses(losses, gathered(), 1, comm_.size(), job().micro_batch);
+        add_losses(losses, storage_.losses(), 1, comm_.size(), job().micro_batch);
       }
       return mean_loss(losses, weight);
-    } catch (...) {
-      fail();
-    }
+    });
   }
 
   /// Carries out the updates that the last step left to the next one. Never changes a bit. Waits.
@@ -171,18 +175,19 @@ class engine {
     finish();
     check_usable();
     if (left_over_) {
-      try {
+      guarded([&] {
         start(segments_.either(schedule::segment::flush, schedule::segment::flush));
         wait();
-      } catch (...) {
-        fail();
-      }
+      });
     }
   }
 
   /// What the device counted since construction, and what the programs that ran so far say.
   device::usage measured(space s) const { return device_.usage_of(s); }
   schedule::memory_report predicted(space s) const { return segments_.predicted(s); }
+
+  /// After a stall_error: whether something still hangs, so that the process had better end.
+  bool hangs() const noexcept { return failed_ && running_ != nullptr; }
 
   /// Bytes that blocks were promised and left unused in their last passes: 0 for blocks whose trace
   /// is exact.
@@ -198,7 +203,6 @@ class engine {
 
  private:
   friend pending_step;
-  static constexpr std::size_t kept_results = 2;
 
   model::job const& job() const noexcept { return parts_.facts.job; }
   model::parameter const& parameter(parameter_id id) const {
@@ -265,12 +269,13 @@ class engine {
     what.bind.begin(*what.program,
                     what.program->before + std::uint64_t{nth} * what.program->micro_batches);
     executor_.begin(*what.program, what.bind);
+    watch_.begin();
     segments_.submit(what, {&engine::run_task, this, 0});
   }
 
   /// Waits for the running segment's end.
   void wait() {
-    device_.synchronize();
+    watch_.wait(*running_->program, parts_.facts);
     running_->memory.finish();
     device_.reset_events();
     left_over_ = left_over_ && !schedule::resumes(running_->program->part);
@@ -279,24 +284,19 @@ class engine {
 
   /// Waits for the running step, if there is one; its results are of no interest.
   void drop_running() {
-    if (running_ == nullptr) {
-      return;
-    }
-    try {
-      wait();
-    } catch (...) {
-      fail();
+    if (running_ != nullptr) {
+      guarded([&] { wait(); });
     }
   }
 
   /// The end of the running step, if there is one.
   void finish() {
-    if (running_ == nullptr) {
+    if (running_ == nullptr || hangs()) {
       return;
     }
     drop_running();
     step_result const r = answer();
-    results_[r.step % kept_results] = r;
+    results_.add(r);
     applied_ += r.skipped ? 0U : 1U;
     left_over_ = deferred_ > 0;
     executor_.leave_over();
@@ -309,53 +309,52 @@ class engine {
     if (step > attempted_) {
       throw engine_error("step " + std::to_string(step) + " failed: it has no result");
     }
-    step_result const& r = results_[step % kept_results];
-    PROTRAIN_EXPECT(r.step == step, "a pending step is valid until the step after the next");
-    return r;
+    return results_.of(step);
   }
 
-  /// Inside a handler: cleans up after a segment that didn't get to its end, and throws on.
-  [[noreturn]] void fail() {
-    std::exception_ptr const what = std::current_exception();
+  /// Cleans up after what doesn't get to its end, and throws on.
+  template <class Work>
+  auto guarded(Work const& work) {
     try {
-      std::rethrow_exception(what);
+      return work();
     } catch (std::exception const& e) {
       abandon(e.what());
+      throw;
     } catch (...) {
       abandon("of an unknown exception");
+      throw;
     }
-    std::rethrow_exception(what);
   }
 
   /// What was submitted is waited for, so that nothing touches memory that is handed out again; a
   /// retry of the step then has the same bits.
   void abandon(char const* why) noexcept {
     comm_.abort(why);
-    try {
-      device_.synchronize();
-    } catch (...) {  // NOLINT(bugprone-empty-catch): the first failure is the one that counts
-    }
-    device_.reset_events();
+    bool const hung = hangs();  // it failed before, and is over now
+    bool const over = watch_.settle();
     if (running_ == nullptr) {
+      device_.reset_events();
       failed_ = failed_ || comm_.size() > 1;
       return;
     }
+    attempted_ -= !hung && schedule::trains(running_->program->part) ? 1U : 0U;
+    if (!over) {
+      failed_ = true;
+      return;
+    }
+    device_.reset_events();
     running_->memory.abandon();
     bool const untouched = executor_.left_started() == 0;
     bool const carried_out = executor_.left_done() == deferred_;
-    failed_ = comm_.size() > 1 || executor_.own_updates() > 0 || (!untouched && !carried_out);
+    failed_ =
+        hung || comm_.size() > 1 || executor_.own_updates() > 0 || (!untouched && !carried_out);
     left_over_ = left_over_ && untouched;
-    attempted_ -= schedule::trains(running_->program->part) ? 1U : 0U;
     running_ = nullptr;
-  }
-
-  float const* gathered() const {
-    return reinterpret_cast<float const*>(storage_.cell(storage_.homes().host_loss));
   }
 
   step_result answer() {
     losses_.clear();
-    add_losses(losses_, gathered(), job().accumulate, comm_.size(), job().micro_batch);
+    add_losses(losses_, storage_.losses(), job().accumulate, comm_.size(), job().micro_batch);
     norm_report report;
     std::memcpy(&report, storage_.cell(storage_.homes().report), sizeof report);
     return {.step = attempted_,
@@ -369,7 +368,8 @@ class engine {
   }
 
   static void run_task(void* self, std::uint32_t index, device::queue_ref queue) {
-    static_cast<engine*>(self)->executor_.execute(index, queue);
+    auto& own = *static_cast<engine*>(self);
+    own.watch_.run(own.executor_, *own.running_->program, own.parts_.facts, index, queue);
   }
 
   Device& device_;
@@ -382,10 +382,11 @@ class engine {
   detail::segments<Device> segments_;
   detail::storage<Device, Comm> storage_;
   detail::executor<Device, Comm, Rule> executor_;
+  detail::watch<Device, Comm> watch_;
 
   detail::loaded_segment<Device>* running_ = nullptr;
   double start_ = 0;
-  std::array<step_result, kept_results> results_{};
+  detail::recent_results results_{};
   std::vector<float> losses_{};  ///< of the last step, in global sample order
   std::uint64_t weight_ = 0;     ///< target tokens of the running step, over all ranks
   std::uint64_t attempted_ = 0;  ///< steps that were started and didn't fail, skipped ones too

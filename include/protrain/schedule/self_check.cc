@@ -20,8 +20,10 @@
 #include <protrain/schedule/detail/verify_states.hpp>
 #include <protrain/schedule/detail/verify_tables.hpp>
 #include <protrain/schedule/digest.hpp>
+#include <protrain/schedule/holders.hpp>
 #include <protrain/schedule/knobs.hpp>
 #include <protrain/schedule/memory.hpp>
+#include <protrain/schedule/print.hpp>
 #include <protrain/schedule/program.hpp>
 #include <protrain/schedule/spans.hpp>
 #include <protrain/schedule/verdict.hpp>
@@ -45,8 +47,10 @@
 #include <protrain/schedule/detail/verify_states.hpp>
 #include <protrain/schedule/detail/verify_tables.hpp>
 #include <protrain/schedule/digest.hpp>
+#include <protrain/schedule/holders.hpp>
 #include <protrain/schedule/knobs.hpp>
 #include <protrain/schedule/memory.hpp>
+#include <protrain/schedule/print.hpp>
 #include <protrain/schedule/program.hpp>
 #include <protrain/schedule/spans.hpp>
 #include <protrain/schedule/verdict.hpp>

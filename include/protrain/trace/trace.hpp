@@ -102,7 +102,7 @@ constexpr std::uint64_t fingerprint(trace const& t) {
   }
   h.byte(static_cast<std::uint8_t>(j.type));
   h.byte(static_cast<std::uint8_t>(j.state));
-  h.byte(j.skip ? 1 : 0);
+  h.byte(static_cast<std::uint8_t>((j.skip ? 1U : 0U) | (j.debug ? 2U : 0U)));
   h.word(std::bit_cast<std::uint32_t>(j.clip));
   h.word(std::bit_cast<std::uint32_t>(j.dropout));
   h.word(std::bit_cast<std::uint32_t>(j.loss_scale));

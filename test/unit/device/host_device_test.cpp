@@ -17,6 +17,7 @@
 #include <functional>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -205,6 +206,29 @@ TEST_CASE("host: the ring grows and keeps its order, then stays") {
   CHECK(ring.capacity() == 256);
   test::contract_throws const guard;
   CHECK_THROWS_AS(ring.pop(), test::contract_throws::broken);
+}
+
+TEST_CASE("host: a wait for a limited time ends in time, and says whether all is done") {
+  using namespace std::chrono_literals;
+  host_device d;
+  issuer issue(d);
+  CHECK(d.synchronize_for(0ms));
+  rendezvous both(2);
+  std::atomic<bool> later{false};
+  issue.task(queue_id::compute, {}, [&](queue_ref) { both.arrive(); });
+  device::event const behind = d.record(queue_id::compute);
+  d.wait(queue_id::d2h, behind);
+  issue.task(queue_id::d2h, {}, [&](queue_ref) { later = true; });
+  auto const start = std::chrono::steady_clock::now();
+  CHECK_FALSE(d.synchronize_for(20ms));
+  CHECK(std::chrono::steady_clock::now() - start >= 20ms);
+  CHECK_FALSE(later);
+  both.arrive();
+  CHECK(d.synchronize_for(10min));
+  CHECK(later);
+  issue.task(queue_id::cpu, {}, [](queue_ref) { throw std::runtime_error("a task failed"); });
+  CHECK_THROWS_WITH_AS((void)d.synchronize_for(10min), "a task failed", std::runtime_error);
+  CHECK(d.synchronize_for(10min));
 }
 
 TEST_CASE("host: a limit refuses and says so") {

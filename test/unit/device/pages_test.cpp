@@ -83,8 +83,10 @@ TEST_CASE("device_error: names the call, the reason and the place") {
   CHECK(e.call() == "record");
   CHECK(e.where().line() > 0);
   auto const refused = protrain::device::reserve_error(space::host, 10, 4096, 0);
-  CHECK(std::string(refused.what()).find("asked for 10 bytes while 4096 were held; plan with") !=
-        std::string::npos);
+  CHECK(std::string(refused.what())
+            .find("reserve: pinned host memory: asked for 10 bytes while "
+                  "4096 were held; plan with") == 0);
+  CHECK(refused.reason().find("pinned host memory: asked for 10 bytes") == 0);
 }
 
 }  // namespace

@@ -132,6 +132,22 @@ TEST_CASE("LLaMA: the built-in one, and a file; a plan of one type is refused fo
   CHECK(plan("--model tiny-llama --plan " + file).code == 0);
 }
 
+TEST_CASE("who holds the memory, of a plan and of one that doesn't fit") {
+  answer const fits = plan("--plan offload_all --holders");
+  CHECK(fits.code == 0);
+  CHECK(fits.out.find("device memory: ") != std::string::npos);
+  CHECK(fits.out.find("host memory: ") != std::string::npos);
+  CHECK(fits.out.find("optimizer state of chunk ") != std::string::npos);
+  answer const not_there = plan("--plan keep_all --gpu-memory 1kB --holders");
+  CHECK(not_there.code == 2);
+  auto const needs = not_there.err.find("which needs ");
+  REQUIRE(needs != std::string::npos);
+  CHECK(not_there.err.find(
+            "\ndevice memory: " + std::to_string(std::stoull(not_there.err.substr(needs + 12))) +
+            " bytes at instruction ") != std::string::npos);
+  CHECK(not_there.err.find("\n  largest holders\n") != std::string::npos);
+}
+
 TEST_CASE("what doesn't fit: exit 2, the shortage as text and as JSON") {
   answer const text = plan("--gpu-memory 1kB");
   CHECK(text.code == 2);

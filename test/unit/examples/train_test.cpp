@@ -173,6 +173,16 @@ TEST_CASE_FIXTURE(fixture, "memory: predicted to the byte, within the budget, by
   }
 }
 
+TEST_CASE_FIXTURE(fixture, "guards and patience change no bit") {
+  std::string const job = "--steps 2 --dtype bf16 --accumulate 2 --plan offload_all";
+  auto const plain = bits(job);
+  CHECK(bits(job + " --debug --stall-after 60") == plain);
+  CHECK(bits("--steps 2 --dtype bf16 --accumulate 2 --plain --debug") == plain);
+  command const& c = run("--steps 1 --stall-after -1");
+  CHECK(c.code == 1);
+  CHECK(c.complains("--stall-after '-1': must be a number of seconds"));
+}
+
 TEST_CASE_FIXTURE(fixture, "what doesn't fit is refused with what is short, never changed") {
   command const& c = run("--plan keep_all --gpu-memory 700kB");
   CHECK(c.code == 2);

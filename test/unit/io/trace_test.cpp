@@ -29,7 +29,8 @@ trace::trace example() {
                          .skip = true,
                          .seed = ~std::uint64_t{0},
                          .dropout = 0.1F,
-                         .loss_scale = 0x1p-100F}};
+                         .loss_scale = 0x1p-100F,
+                         .debug = true}};
   t.parameters = {
       {.name = "wte \"quoted\"", .shape = {256, 32}, .type = dtype::bf16, .uses = {{0}, {2}}},
       {.name = "empty", .shape = {0, 7}, .type = dtype::bf16, .trainable = false, .uses = {{1}}},

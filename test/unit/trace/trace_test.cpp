@@ -48,6 +48,7 @@ TEST_CASE("the fingerprint sees every fact that a program depends on") {
       [](auto& t) { t.job.clip = 1; },
       [](auto& t) { t.job.dropout = 0.5F; },
       [](auto& t) { t.job.loss_scale = 2; },
+      [](auto& t) { t.job.debug = true; },
       [](auto& t) { t.parameters[0].name = "x"; },
       [](auto& t) { t.parameters[0].shape = {5, 3}; },
       [](auto& t) { t.parameters[0].type = dtype::bf16; },

@@ -29,8 +29,12 @@ inline tensor_view scope::save(slot name, dtype type, extents const& shape) {
   tensor_facts const facts{type, shape};
   std::uint64_t const offset = saved_used_;
   saved_used_ = take(f_.saved, saved_used_, facts.bytes(), "saved");
-  return record({.name = name, .type = type, .shape = shape, .offset = offset},
-                f_.dry ? nullptr : f_.saved.data + offset);
+  tensor_view const out = record({.name = name, .type = type, .shape = shape, .offset = offset},
+                                 f_.dry ? nullptr : f_.saved.data + offset);
+  if (f_.guards != nullptr) {
+    f_.guards->hand_out("saved " + detail::in_quotes(name.text()), out);
+  }
+  return out;
 }
 
 inline tensor_view scope::save(slot name, tensor_view const& x) {
@@ -74,7 +78,11 @@ inline tensor_view scope::scratch(dtype type, extents const& shape) {
   scratch_used_ = take(f_.scratch, scratch_used_, facts.bytes(), "scratch");
   scratch_peak_ = std::max(scratch_peak_, scratch_used_);
   operator_peak_ = std::max(operator_peak_, scratch_used_);
-  return facts.at(f_.dry ? nullptr : f_.scratch.data + offset);
+  tensor_view const out = facts.at(f_.dry ? nullptr : f_.scratch.data + offset);
+  if (f_.guards != nullptr) {
+    f_.guards->hand_out_scratch(out);
+  }
+  return out;
 }
 
 inline tensor_view scope::batch(std::string_view name) const {
@@ -91,7 +99,7 @@ inline std::uint64_t scope::take(region const& from,
                                  std::uint64_t used,
                                  std::uint64_t bytes,
                                  char const* what) {
-  std::uint64_t const end = checked_add(used, granules(bytes));
+  std::uint64_t const end = checked_add(used, granules(bytes) + (bytes > 0 ? f_.guard : 0));
   if (!f_.dry && end > from.bytes) {
     fail(innermost_ == nullptr ? std::string_view(what) : innermost_->name_,
          "asks for " + std::to_string(bytes) + " bytes of " + what + " memory with " +
@@ -116,7 +124,8 @@ inline operator_scope::operator_scope(scope& owner, std::string_view name)
       name_(name),
       outer_(owner.innermost_),
       mark_(owner.scratch_used_),
-      outer_peak_(owner.operator_peak_) {
+      outer_peak_(owner.operator_peak_),
+      guarded_(owner.f_.guards == nullptr ? 0 : owner.f_.guards->mark()) {
   if (observer const* const w = owner.f_.watch; w != nullptr) {
     w->enter(w->context, name, owner.f_.queue);
   }
@@ -126,6 +135,10 @@ inline operator_scope::operator_scope(scope& owner, std::string_view name)
 
 inline operator_scope::~operator_scope() {
   std::uint64_t const peak = owner_.operator_peak_;
+  if (guards* const g = owner_.f_.guards; g != nullptr) {
+    g->check(name_);
+    g->drop(guarded_);
+  }
   owner_.innermost_ = outer_;
   owner_.scratch_used_ = mark_;
   owner_.operator_peak_ = std::max(outer_peak_, peak);

@@ -10,6 +10,7 @@
 #include "protrain/device/host/detail/task_ring.hpp"
 #include "protrain/device/ledger.hpp"
 #include "protrain/device/pages.hpp"
+#include "protrain/device/timed.hpp"
 
 #include <algorithm>
 #include <array>
@@ -21,6 +22,7 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <span>
 #include <thread>
 #include <utility>
@@ -154,6 +156,18 @@ class host_device {
     }
   }
 
+  /// The same if everything is done within `most`; else false, and work goes on.
+  bool synchronize_for(std::chrono::nanoseconds most) {
+    auto const until = std::chrono::steady_clock::now() + most;
+    for (lane& l : lanes_) {
+      if (!await_until(l, l.submitted, until)) {
+        return false;
+      }
+    }
+    synchronize();
+    return true;
+  }
+
   double seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
@@ -213,6 +227,15 @@ class host_device {
     --other.watchers;
   }
 
+  static bool await_until(lane& other, std::uint64_t position, moment until) {
+    std::unique_lock lock(other.mutex);
+    ++other.watchers;
+    bool const done =
+        other.finished.wait_until(lock, until, [&] { return other.done >= position; });
+    --other.watchers;
+    return done;
+  }
+
   /// A worker waits for another queue's position.
   static void follow(lane& own, lane& other, std::uint64_t position) {
     std::unique_lock lock(other.mutex);
@@ -229,7 +252,10 @@ class host_device {
     }
     for (lane& l : lanes_) {
       std::lock_guard const lock(l.mutex);
-      l.ring.rest();
+      try {
+        l.ring.rest();
+      } catch (std::bad_alloc const&) {  // NOLINT(bugprone-empty-catch): it grows when it must
+      }
     }
   }
 
@@ -348,6 +374,6 @@ class host_device {
   std::array<lane, queue_count> lanes_{};
 };
 
-static_assert(device<host_device>);
+static_assert(device<host_device> && timed_device<host_device>);
 
 }  // namespace protrain::inline v0::device

@@ -3,6 +3,8 @@
 // What each instruction does when its turn comes on a queue.
 
 #include "protrain/block/entry.hpp"
+#include "protrain/block/guarded_pass.hpp"
+#include "protrain/block/guards.hpp"
 #include "protrain/block/saved.hpp"
 #include "protrain/block/scope.hpp"
 #include "protrain/comm/communicator.hpp"
@@ -89,6 +91,7 @@ class executor {
         groups_(groups_of(parts.facts.parameters)),
         cpu_(threads),
         slots_(model.blocks.size()),
+        guards_(parts.facts.job),
         now_(step_values<Rule>::of(groups_.members.size())),
         left_(now_) {}
 
@@ -227,7 +230,10 @@ class executor {
                               .sample = first_sample(i.micro_batch),
                               .block = i.block.value,
                               .op = 0},
-                   .queue = queue};
+                   .queue = queue,
+                   .guard = model::guard_bytes(job()),
+                   .guards = guards_.on() ? &guards_ : nullptr};
+    block::guarded_pass const guard(f, i.op == op::backward ? b.dx : b.y);
     block::scope s(f);
     if (i.op == op::backward) {
       entry.backward(entry.object, s, b.x, b.dy, b.dx);
@@ -235,6 +241,7 @@ class executor {
       entry.forward(entry.object, s, b.x, b.y);
       unused_ += b.saved.bytes - s.saved_used();
     }
+    guard.finish();
     unused_ += b.scratch.bytes - s.scratch_peak();
   }
 
@@ -366,6 +373,7 @@ class executor {
   parameter_groups groups_;
   cpu_work cpu_;
   std::vector<block::saved_table> slots_;
+  block::guards guards_;  ///< of the compute queue
   step_values<Rule> now_;
   step_values<Rule> left_;
   std::uint64_t evaluated_step_ = 0;

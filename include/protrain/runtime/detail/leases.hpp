@@ -34,7 +34,8 @@ class leases {
       give(ends_[ended_++]);
     }
     while (begun_ < begins_.size() && program_->allocations[begins_[begun_]].begin <= position) {
-      take(begins_[begun_++]);
+      take(begins_[begun_]);
+      ++begun_;  // only what was taken
     }
     device_->settle();
   }

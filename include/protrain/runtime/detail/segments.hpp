@@ -83,6 +83,7 @@ class segments {
     for (schedule::program const& p : programs) {
       all_.emplace_back(device_, p, l, model, bytes, base, rank);
     }
+    carried_.reserve(programs.front().allocations.size());  // what is leased is written down
     for (schedule::allocation const& a : programs.front().allocations) {
       if (a.carried) {
         device_.lease(a.where, a.offset, a.bytes, a.what);

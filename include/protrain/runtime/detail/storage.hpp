@@ -95,6 +95,9 @@ class storage {
     return device_.base(space::host) + allocation(id).offset;
   }
 
+  /// The losses of all ranks, after a step or an evaluation.
+  float const* losses() const { return reinterpret_cast<float const*>(cell(homes_.host_loss)); }
+
   void clear(std::vector<schedule::allocation const*> const& carried) {
     for (schedule::allocation const* a : carried) {
       std::byte* const at = device_.base(a->where) + a->offset;

@@ -64,6 +64,7 @@ constexpr verdict check_chunk(trace::trace const& t,
     }
     seen[i] = 1;
     end += round_up(p.elements, element_granule);
+    end += t.job.debug && p.elements > 0 ? element_granule : 0;
     payload += p.elements;
   }
   bool const size = k.elements == round_up(end, element_granule * t.job.world) &&

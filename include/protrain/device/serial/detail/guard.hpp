@@ -3,6 +3,7 @@
 // The serial device's memory: poison where nothing was written, canaries between tensors, and a
 // snapshot to compare with. Fills that must wait for tasks are kept until those are over.
 
+#include "protrain/core/canary.hpp"
 #include "protrain/core/math.hpp"
 #include "protrain/device/pages.hpp"
 #include "protrain/device/serial/detail/clock.hpp"
@@ -29,12 +30,7 @@ inline constexpr std::byte poison{0xA5};
 
 namespace detail {
 
-/// The canary of each address is its own, so that a copy which runs too far is seen even if it
-/// comes from another lease's padding.
-constexpr std::byte canary_at(std::uint64_t offset) noexcept {
-  return static_cast<std::byte>(0x40U | ((offset ^ (offset >> 6U) ^ (offset >> 12U)) & 0x3FU));
-}
-
+/// Canaries are numbered by address.
 class guarded_space {
  public:
   bool try_reserve(std::uint64_t bytes) {
@@ -65,9 +61,7 @@ class guarded_space {
 
   void fill_canary(std::uint64_t begin, std::uint64_t end) {
     uncover(begin, end);
-    for (std::uint64_t i = begin; i < end; ++i) {
-      data()[i] = canary_at(i);
-    }
+    core::fill_canary(data() + begin, end - begin, begin);
     if (begin < end) {
       canaries_[begin] = end;
     }
@@ -79,11 +73,10 @@ class guarded_space {
     std::uint64_t first = end;
     std::uint64_t last = end;
     each_canary(begin, end, [&](std::uint64_t b, std::uint64_t e) {
-      for (std::uint64_t i = b; i < e; ++i) {
-        if (data()[i] != canary_at(i)) {
-          first = std::min(first, i);
-          last = i + 1;
-        }
+      canary_damage const d = damage_of(data() + b, e - b, b);
+      if (d.bytes() > 0) {
+        first = std::min(first, b + d.begin);
+        last = b + d.end;
       }
     });
     return {first, last};

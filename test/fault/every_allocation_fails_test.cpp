@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// A short run in which the system refuses the n-th allocation from the heap, for every n: an
+// exception, nothing left behind, and a fresh engine on the same device gives the right bits.
+
+#include "protrain/device/host/host_device.hpp"
+#include "protrain/runtime/engine.hpp"
+#include "protrain/runtime/error.hpp"
+#include "test/support/differential.hpp"
+#include "test/support/mlp.hpp"
+#include "test/unit/runtime/support.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace {
+
+std::atomic<std::uint64_t> left_to_fail{0};  // 0: none fails
+std::atomic<std::uint64_t> allocations{0};
+
+bool refused() {
+  ++allocations;
+  std::uint64_t left = left_to_fail.load();
+  while (left > 0 && !left_to_fail.compare_exchange_weak(left, left - 1)) {
+  }
+  return left == 1;
+}
+
+void* take(std::size_t bytes) {
+  if (!refused()) {
+    if (void* const at = std::malloc(bytes == 0 ? 1 : bytes); at != nullptr) {
+      return at;
+    }
+  }
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return take(bytes); }
+void* operator new[](std::size_t bytes) { return take(bytes); }
+void operator delete(void* at) noexcept { std::free(at); }
+void operator delete[](void* at) noexcept { std::free(at); }
+void operator delete(void* at, std::size_t) noexcept { std::free(at); }
+void operator delete[](void* at, std::size_t) noexcept { std::free(at); }
+
+namespace {
+
+using namespace protrain;
+
+constexpr std::uint64_t steps = 2;
+
+test::subject mlp() {
+  model::job job = test::job_of(dtype::bf16, 2, 0.05F);
+  job.micro_batch = 2;
+  job.sequence = 2;
+  return test::make_subject(
+      test::make_mlp<bfloat16>({.layers = 1}), job, test::uniform_values(0.4F));
+}
+
+struct attempt {
+  bool failed = false;
+  bool went_on = false;
+  bool refused = false;
+  std::string wrong{};
+  std::optional<test::outcome> bits{};
+};
+
+/// Calls `f`, once more if memory runs out in it; false if the engine refuses that.
+template <class F>
+bool insist(attempt& a, F const& f) {
+  try {
+    f();
+    return true;
+  } catch (std::bad_alloc const&) {
+    a.failed = true;
+  }
+  try {
+    f();
+    a.went_on = true;
+    return true;
+  } catch (runtime::engine_error const& e) {
+    a.refused = true;
+    a.wrong += test::contains(e.what(), "make a new one") ? "" : e.what();
+    return false;
+  }
+}
+
+/// What a test prepares isn't part of the run.
+struct prepared {
+  test::subject const& subject;
+  runtime::plan_parts const& parts;
+  std::vector<test::step_data> data{};
+
+  prepared(test::subject const& s, runtime::plan_parts const& p) : subject(s), parts(p) {
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      data.emplace_back(s, step);
+    }
+  }
+};
+
+/// The n-th allocation of a run fails; 0 = none.
+attempt run(device::host_device& d, prepared const& with, std::uint64_t n) {
+  attempt a;
+  comm::self alone;
+  test::outcome seen;
+  for (auto* const list : {&seen.losses, &seen.norms, &seen.clipped}) {
+    list->resize(steps);
+  }
+  std::optional<runtime::engine<device::host_device>> engine;
+  left_to_fail = n;
+  insist(a, [&] { engine.emplace(d, alone, with.subject.table, with.parts); });
+  insist(a, [&] { engine->initialise(with.subject.load); });
+  for (std::uint64_t step = 0; step < steps; ++step) {
+    double const rate = 1e-2 / static_cast<double>(1 + step);
+    runtime::step_result r;
+    if (!insist(a, [&] { r = engine->step(with.data[step].get(), {.learning_rate = rate}); })) {
+      return a;
+    }
+    seen.losses[step] = std::bit_cast<std::uint32_t>(r.loss);
+    seen.norms[step] = std::bit_cast<std::uint32_t>(r.grad_norm);
+    seen.clipped[step] = std::bit_cast<std::uint32_t>(r.grad_norm_clipped);
+  }
+  insist(a, [&] {
+    seen.parameters.clear();
+    test::add_parameters(seen, *engine, with.subject);
+  });
+  left_to_fail = 0;
+  a.wrong += test::memory_difference(*engine);
+  a.bits = seen;
+  return a;
+}
+
+TEST_CASE("every allocation fails once") {
+  test::subject const s = mlp();
+  runtime::plan_parts const parts = test::parts_of(
+      s, {.persistent = {0, 1, 0}, .counts = {.swap = 1, .checkpoint = 1, .interval = 2}});
+  prepared const with(s, parts);
+  test::outcome const plain = test::train_plain(s, steps);
+  std::uint64_t calls = 0;
+  {
+    device::host_device d;
+    std::uint64_t const before = allocations;
+    REQUIRE(run(d, with, 0).bits == plain);
+    calls = allocations - before;
+  }
+  std::uint64_t went_on = 0;
+  std::uint64_t refused = 0;
+  for (std::uint64_t n = 1; n <= calls; n += test::scaled(100) < 100 ? 7 : 1) {
+    CAPTURE(n);
+    device::host_device d;
+    attempt const a = run(d, with, n);
+    left_to_fail = 0;
+    REQUIRE(a.wrong == "");
+    REQUIRE((!a.bits || test::difference(*a.bits, plain) == ""));
+    REQUIRE(a.bits.has_value() != a.refused);
+    REQUIRE(test::live(d) == 0);
+    attempt const fresh = run(d, with, 0);
+    REQUIRE(fresh.failed == false);
+    REQUIRE(fresh.wrong == "");
+    REQUIRE(test::difference(*fresh.bits, plain) == "");
+    REQUIRE(test::live(d) == 0);
+    went_on += a.went_on ? 1U : 0U;
+    refused += a.refused ? 1U : 0U;
+  }
+  std::printf("%llu allocations: %llu times the engine went on, %llu times it refused\n",
+              static_cast<unsigned long long>(calls),
+              static_cast<unsigned long long>(went_on),
+              static_cast<unsigned long long>(refused));
+  CHECK(went_on > refused);
+}
+
+}  // namespace
