@@ -8,14 +8,28 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+
 namespace protrain::test {
 
 TEST_CASE_TEMPLATE_DEFINE("laws of an update site policy", P, site_laws) {
   static_assert(update::site_policy<P>);
   P const policy{};
-  CHECK(policy.choose(true) == update::site::gpu);
-  for (bool const persistent : {false, true}) {
-    CHECK(policy.choose(persistent) == P(policy).choose(persistent));
+  for (std::uint32_t moving = 0; moving <= 12; ++moving) {
+    CAPTURE(moving);
+    CHECK(policy.choose({.persistent = true, .moving = moving}) == update::site::gpu);
+    REQUIRE(policy.most_streamed(moving) <= moving);
+    CHECK(policy.most_streamed(moving) == P(policy).most_streamed(moving));
+    for (std::uint32_t streamed = 0; streamed <= policy.most_streamed(moving); ++streamed) {
+      std::uint32_t count = 0;
+      for (std::uint32_t at = 0; at < moving; ++at) {
+        update::site_facts const f{.position = at, .moving = moving, .streamed = streamed};
+        CHECK(policy.choose(f) != update::site::gpu);
+        CHECK(policy.choose(f) == P(policy).choose(update::site_facts(f)));
+        count += policy.choose(f) == update::site::streamed ? 1U : 0U;
+      }
+      CHECK(count == streamed);
+    }
   }
 }
 

@@ -28,6 +28,7 @@ constexpr int roles =
 static_assert(roles<chunk::execution_order> == 1 && roles<chunk::persist_first> == 1);
 static_assert(roles<chunk::uniform_grid> == 1 && roles<activation::interleaved> == 1);
 static_assert(roles<activation::keep_all> == 1 && roles<activation::checkpoint_all> == 1);
+static_assert(roles<update::cpu_or_streamed> == 1);
 static_assert(roles<update::gpu_if_persistent> == 1 && roles<update::during_backward> == 1);
 static_assert(roles<update::after_backward> == 1 && roles<update::split_master> == 1);
 static_assert(roles<update::fp32> == 1 && roles<link::fixed> == 1 && roles<int> == 0);

@@ -13,6 +13,7 @@ namespace protrain::inline v0::plan {
 struct limits {
   std::uint32_t programs = 3000;         ///< compiled best first
   std::uint32_t refinements = 300;       ///< compiled around the best one, after a limit was met
+  std::uint32_t splits = 300;            ///< compiled to see which updates should be streamed
   std::uint32_t candidates = 1U << 20U;  ///< enumerated; beyond, axes are thinned
   bool operator==(limits const&) const = default;
 };

@@ -9,6 +9,7 @@
 #include <protrain/runtime/detail/segments.hpp>
 #include <protrain/runtime/detail/setup.hpp>
 #include <protrain/runtime/detail/shards.hpp>
+#include <protrain/runtime/detail/step_values.hpp>
 #include <protrain/runtime/detail/storage.hpp>
 #include <protrain/runtime/engine.hpp>
 #include <protrain/runtime/error.hpp>
@@ -24,6 +25,7 @@
 #include <protrain/runtime/detail/segments.hpp>
 #include <protrain/runtime/detail/setup.hpp>
 #include <protrain/runtime/detail/shards.hpp>
+#include <protrain/runtime/detail/step_values.hpp>
 #include <protrain/runtime/detail/storage.hpp>
 #include <protrain/runtime/engine.hpp>
 #include <protrain/runtime/error.hpp>

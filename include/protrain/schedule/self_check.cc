@@ -9,6 +9,7 @@
 #include <protrain/schedule/detail/residency.hpp>
 #include <protrain/schedule/detail/state_rules.hpp>
 #include <protrain/schedule/detail/states.hpp>
+#include <protrain/schedule/detail/streams.hpp>
 #include <protrain/schedule/detail/verify_content.hpp>
 #include <protrain/schedule/detail/verify_ends.hpp>
 #include <protrain/schedule/detail/verify_machine.hpp>
@@ -18,6 +19,7 @@
 #include <protrain/schedule/detail/verify_segments.hpp>
 #include <protrain/schedule/detail/verify_spans.hpp>
 #include <protrain/schedule/detail/verify_states.hpp>
+#include <protrain/schedule/detail/verify_streams.hpp>
 #include <protrain/schedule/detail/verify_tables.hpp>
 #include <protrain/schedule/knobs.hpp>
 #include <protrain/schedule/memory.hpp>
@@ -33,6 +35,7 @@
 #include <protrain/schedule/detail/residency.hpp>
 #include <protrain/schedule/detail/state_rules.hpp>
 #include <protrain/schedule/detail/states.hpp>
+#include <protrain/schedule/detail/streams.hpp>
 #include <protrain/schedule/detail/verify_content.hpp>
 #include <protrain/schedule/detail/verify_ends.hpp>
 #include <protrain/schedule/detail/verify_machine.hpp>
@@ -42,6 +45,7 @@
 #include <protrain/schedule/detail/verify_segments.hpp>
 #include <protrain/schedule/detail/verify_spans.hpp>
 #include <protrain/schedule/detail/verify_states.hpp>
+#include <protrain/schedule/detail/verify_streams.hpp>
 #include <protrain/schedule/detail/verify_tables.hpp>
 #include <protrain/schedule/knobs.hpp>
 #include <protrain/schedule/memory.hpp>

@@ -59,8 +59,13 @@ class evaluator {
  public:
   constexpr evaluator(space_of<Policies> const& all, hw::machine const& m)
       : space_(all), machine_(m) {
-    for (cost::placed const& p : all.placements) {
-      oversize_.push_back(pattern(p));
+    take_placements();
+  }
+
+  /// Those that the space has got since.
+  constexpr void take_placements() {
+    while (oversize_.size() < space_.placements.size()) {
+      oversize_.push_back(pattern(space_.placements[oversize_.size()]));
     }
   }
 
