@@ -49,8 +49,11 @@ concept site_policy = std::regular<P> && std::same_as<typename P::policy_tag, si
                         { p.choose(chunk) } noexcept -> std::same_as<site>;
                       };
 
-/// The CPU and the links share the work, as the planner finds best. The last chunks in forward
-/// order are streamed: see docs/architecture.md.
+/// The CPU and the links share the work, as the planner finds best. The first chunks in forward
+/// order are streamed: their gradients come last, when the links have little else left to bring,
+/// and the next step waits for them while the device has nothing else to do. (Simulated for a GPT-2
+/// of 10B in 17 chunks at an H200's rates with 24 GiB, 4 of 15 streamed: the first 1.60 s a step,
+/// spread evenly 1.79 s, the last 2.26 s, none 2.11 s; with clipping 1.76, 1.83, 1.89, 2.27 s.)
 struct cpu_or_streamed {
   using policy_tag = site_tag;
   constexpr std::uint32_t most_streamed(std::uint32_t moving) const noexcept { return moving; }
@@ -58,7 +61,7 @@ struct cpu_or_streamed {
     if (chunk.persistent) {
       return site::gpu;
     }
-    return chunk.position + chunk.streamed >= chunk.moving ? site::streamed : site::cpu;
+    return chunk.position < chunk.streamed ? site::streamed : site::cpu;
   }
   bool operator==(cpu_or_streamed const&) const = default;
 };

@@ -80,14 +80,14 @@ class exhaustive {
   }
 
  private:
-  /// The last chunks that move and train are streamed; false where there are none.
+  /// The first chunks that move and train are streamed; false where there are none.
   bool add_placement(std::uint32_t p, std::uint32_t streamed) {
     schedule::knobs k{};
     k.persistent = chunk::persist_first{}.persistent(layout_, p);
     for (std::uint8_t const stays : k.persistent) {
       k.sites.push_back(stays != 0 ? update::site::gpu : update::site::cpu);
     }
-    for (std::size_t c = k.sites.size(); c-- > 0 && streamed > 0;) {
+    for (std::size_t c = 0; c < k.sites.size() && streamed > 0; ++c) {
       if (k.sites[c] == update::site::cpu && trains(c)) {
         k.sites[c] = update::site::streamed;
         --streamed;

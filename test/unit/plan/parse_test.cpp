@@ -117,7 +117,6 @@ TEST_CASE("every kind of broken value is named with key, value and reason") {
                        row{"update=split:", "update", "split:", "a number is missing"},
                        row{"update=split:-1", "update", "split:-1", "negative"},
                        row{"update=split:x", "update", "split:x", "not a number"},
-                       row{"update=split:2", "update", "split:2", "not in this version"},
                        row{"defer=1,time=after_backward", "defer", "after_backward", "time="},
                        row{"defer=-1", "defer", "-1", "negative"},
                        row{"levels=0:1", "levels", "0:1", "not in this version"},

@@ -43,6 +43,7 @@ struct scored {
   picoseconds time{};
   std::uint64_t device = 0;  ///< extents
   std::uint64_t host = 0;
+  std::uint64_t instructions = 0;
 };
 
 /// Largest end of an allocation in `where`.
@@ -86,6 +87,7 @@ class evaluator {
       out.time += sim::finish_of(p, durations(p)) * p.times;
       out.device = std::max(out.device, extent_of(p, space::device));
       out.host = std::max(out.host, extent_of(p, space::host));
+      out.instructions += p.instructions.size();
     }
     remember(out);
     by_assignment_[c.assignment].push_back(results_.size());

@@ -21,8 +21,8 @@ class local_search {
   explicit constexpr local_search(Search& s) : s_(s) {}
 
   /// Moves to the best neighbour until there is none, or the limit is met.
-  constexpr void run() {
-    std::size_t const most = s_.programs_.results().size() + s_.limits_.refinements;
+  constexpr void run(std::uint32_t programs) {
+    std::size_t const most = s_.programs_.results().size() + programs;
     std::size_t from = Search::none;
     for (std::uint32_t reach = std::max<std::uint32_t>(s_.stride_, 4); reach > 0; reach /= 2) {
       from = Search::none;

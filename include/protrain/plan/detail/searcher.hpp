@@ -59,12 +59,12 @@ class searcher {
       return shortage();
     }
     if (!proven) {
-      local_search<searcher>(*this).run();
+      local_search<searcher>(*this).run(limits_.refinements);
     }
     std::size_t const unsplit = best_;
     proven = split_updates(proven);
     if (!proven && best_ != unsplit) {
-      local_search<searcher>(*this).run();
+      local_search<searcher>(*this).run(limits_.splits);
     }
     return answer(proven);
   }
