@@ -49,6 +49,7 @@ enum class on : std::uint8_t {
   programs,
   placement,
   eviction,
+  sites,
 };
 inline std::uint32_t at(choice_row const& row, on axis) {
   return row[static_cast<std::size_t>(axis)];
@@ -76,7 +77,8 @@ inline covering_array plan_space() {
            {"time", {"after backward", "during backward"}},
            {"micro-batches of a program", {"all", "1", "2"}},
            {"placement", {"first", "last", "by benefit"}},
-           {"eviction", {"execution order", "furthest next use", "least recently used"}}},
+           {"eviction", {"execution order", "furthest next use", "least recently used"}},
+           {"update site", {"cpu", "streamed", "split"}}},
           {{first(on::clip, 1), first(on::time, 1)}}};
 }
 
@@ -193,9 +195,15 @@ inline schedule::knobs knobs_of(choice_row const& row,
   schedule::knobs k{};
   k.persistent = any_placement{at(row, on::placement)}.persistent(
       l, benefits_of(t, l), some(at(row, on::persist), l.chunks.size()));
-  for (std::uint8_t const stays : k.persistent) {
-    k.sites.push_back(update::gpu_if_persistent{}.choose(stays != 0));
+  for (std::size_t c = 0; c < l.chunks.size(); ++c) {
+    bool const streamed = at(row, on::sites) == 1 || (at(row, on::sites) == 2 && c % 2 == 0);
+    k.sites.push_back(k.persistent[c] != 0 ? update::site::gpu
+                      : streamed           ? update::site::streamed
+                                           : update::site::cpu);
   }
+  k.streaming_slots = 1 + at(row, on::gradient_slots) + at(row, on::swap_ahead);
+  k.stream_parts =
+      at(row, on::interval) == 0 ? schedule::default_stream_parts : at(row, on::interval);
   auto const pins = activation::pins_of(t);
   std::uint32_t const swap = at(row, on::swap);
   k.strategies = activation::interleaved{}.assign(

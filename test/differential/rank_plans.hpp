@@ -41,6 +41,7 @@ enum class over : std::uint8_t {
   checkpoint,
   time,
   programs,
+  sites,
 };
 inline std::uint32_t at(choice_row const& row, over axis) {
   return row[static_cast<std::size_t>(axis)];
@@ -76,7 +77,8 @@ inline covering_array rank_space() {
            {"swap", {"0", "1", "all"}},
            {"checkpoint", {"0", "some", "all"}},
            {"time", {"after backward", "during backward", "defer one", "defer all"}},
-           {"micro-batches of a program", {"all", "1", "2"}}},
+           {"micro-batches of a program", {"all", "1", "2"}},
+           {"update site", {"cpu", "streamed", "split"}}},
           {pair(over::clip, 1, over::time, ranked_time::during_backward),
            pair(over::format, ranked_format::half, over::time, ranked_time::during_backward),
            pair(over::model, ranked_model::gpt2, over::format, ranked_format::half),
@@ -104,6 +106,7 @@ inline choice_row plan_row(choice_row const& row) {
   set(on::programs, at(row, over::programs));
   set(on::placement, sum % 3);
   set(on::eviction, sum / 3 % 3);
+  set(on::sites, at(row, over::sites));
   return out;
 }
 

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <string>
 
 namespace protrain::test {
@@ -15,13 +16,33 @@ namespace protrain::test {
 /// The first law that `policy` breaks; empty if it keeps them all.
 template <update::site_policy P>
 std::string broken_site_law(P const& policy) {
-  for (bool const persistent : {false, true}) {
-    update::site const chosen = policy.choose(persistent);
-    if (chosen != P(policy).choose(persistent)) {
+  for (std::uint32_t moving = 0; moving <= 12; ++moving) {
+    if (policy.choose({.persistent = true, .moving = moving}) != update::site::gpu) {
+      return "a persistent chunk updates on the GPU";
+    }
+    std::uint32_t const most = policy.most_streamed(moving);
+    if (most > moving) {
+      return "never more than are moving";
+    }
+    if (most != P(policy).most_streamed(moving)) {
       return "equal inputs, equal answers";
     }
-    if (persistent && chosen != update::site::gpu) {
-      return "a persistent chunk updates on the GPU";
+    for (std::uint32_t streamed = 0; streamed <= most; ++streamed) {
+      std::uint32_t count = 0;
+      for (std::uint32_t at = 0; at < moving; ++at) {
+        update::site_facts const f{.position = at, .moving = moving, .streamed = streamed};
+        update::site const chosen = policy.choose(f);
+        if (chosen != P(policy).choose(update::site_facts(f))) {
+          return "equal inputs, equal answers";
+        }
+        if (chosen == update::site::gpu) {
+          return "a chunk that isn't persistent doesn't update on the GPU";
+        }
+        count += chosen == update::site::streamed ? 1U : 0U;
+      }
+      if (count != streamed) {
+        return "as many are streamed as the facts say";
+      }
     }
   }
   return "";

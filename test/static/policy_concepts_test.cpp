@@ -35,6 +35,7 @@ static_assert(chunk::weighs_benefits<chunk::persist_by_benefit>);
 static_assert(!chunk::weighs_benefits<chunk::persist_last>);
 static_assert(roles<chunk::uniform_grid> == 1 && roles<activation::interleaved> == 1);
 static_assert(roles<activation::keep_all> == 1 && roles<activation::checkpoint_all> == 1);
+static_assert(roles<update::cpu_or_streamed> == 1);
 static_assert(roles<update::gpu_if_persistent> == 1 && roles<update::during_backward> == 1);
 static_assert(roles<update::after_backward> == 1 && roles<update::split_master> == 1);
 static_assert(roles<update::fp32> == 1 && roles<update::separate_master> == 1);
@@ -82,8 +83,22 @@ PROTRAIN_TEST_MODEL(eviction, chunk::eviction_tag, std::size_t, victim, resident
 PROTRAIN_TEST_MODEL(
     assignment, activation::assignment_tag, strategies, assign, pins, activation::counts const&);
 PROTRAIN_TEST_MODEL(rates, link::bandwidth_tag, bandwidth, rate, hw::machine const&, link::channel);
-PROTRAIN_TEST_MODEL(site, update::site_tag, update::site, choose, bool);
 PROTRAIN_TEST_MODEL(timing, update::timing_tag, update::timing, choose, model::job const&);
+
+/// Two hooks; what is lacking, `choose` lacks.
+template <lack L>
+struct site {
+  using policy_tag = tag_of<L, update::site_tag>;
+  std::uint32_t most_streamed(std::uint32_t) const noexcept;
+  answer_of<L, update::site> choose(update::site_facts const&) const
+      noexcept(L != lack::noexceptness)
+    requires(L != lack::constness);
+  answer_of<L, update::site> choose(update::site_facts const&) noexcept
+    requires(L == lack::constness);
+  bool operator==(site const&) const
+    requires(L != lack::equality)
+  = default;
+};
 
 PROTRAIN_TEST_REFUSES(chunk::placement_policy, placement, true);
 PROTRAIN_TEST_REFUSES(chunk::sizing_policy, sizing, true);

@@ -8,6 +8,7 @@
 #include "protrain/model/job.hpp"
 #include "protrain/schedule/knobs.hpp"
 #include "protrain/trace/trace.hpp"
+#include "protrain/update/site.hpp"
 #include "protrain/update/timing.hpp"
 #include "test/support/any_policy.hpp"
 
@@ -205,6 +206,16 @@ inline trace::trace smaller(trace::trace t) {
   return t;
 }
 
+/// Some of the chunks that the CPU updates are streamed instead, in half of the cases.
+inline void stream_some(random_source& r, schedule::knobs& k) {
+  unsigned const percent = r.chance(50) ? 0 : static_cast<unsigned>(r.between(1, 4)) * 25;
+  for (update::site& s : k.sites) {
+    s = s == update::site::cpu && r.chance(percent) ? update::site::streamed : s;
+  }
+  k.streaming_slots = r.between32(1, 4);
+  k.stream_parts = r.between32(1, 9);
+}
+
 /// Capacities from one granule, where most tensors are oversize, to several blocks.
 inline chunk::layout random_layout(random_source& r, trace::trace const& t) {
   std::uint64_t const capacity = r.chance(20) ? r.between(1, 600) : r.between(1000, 6000);
@@ -227,6 +238,7 @@ inline schedule::knobs random_knobs(random_source& r,
   k.gradient_slots = r.between32(2, 4);
   bool const early = r.chance(50) && update::allowed(update::timing::during_backward, t.job);
   k.time = early ? update::timing::during_backward : update::timing::after_backward;
+  stream_some(r, k);
   return k;
 }
 

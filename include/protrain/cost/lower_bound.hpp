@@ -106,7 +106,7 @@ struct step_bound {
   }
   /// What runs first on its queue is in front of `copies`, if there are any.
   constexpr picoseconds behind_scalars(picoseconds copies) const {
-    bool const scalars = p.device_updates && !s.needs_norm && copies.value > 0;
+    bool const scalars = p.device_scalars && !s.needs_norm && copies.value > 0;
     return copies + (scalars ? s.scalars : picoseconds{});
   }
   /// End of the first forward pass.
@@ -157,14 +157,21 @@ struct step_bound {
     }
     picoseconds const device = at.backward + p.device_last_end;
     picoseconds norm = std::max(host, offloaded);
-    if (p.device_updates) {
+    if (p.device_norms) {
       picoseconds const summed = p.device_ends ? at.backward + p.device_norm_end : picoseconds{};
       norm = std::max(norm, std::max(offloaded, summed) + s.norm_read);
     }
     picoseconds const ready = s.needs_norm ? norm + s.scalars : device;
     picoseconds const updated = p.device_updates ? ready + p.device_updates_time : picoseconds{};
     picoseconds const reduced = p.reduces * s.micro_batches;
-    return std::max({device, norm + p.host_updates, updated, reduced});
+    picoseconds const streamed = (s.needs_norm ? norm + s.scalars : at.backward) + p.stream_waited;
+    return std::max({device,
+                     norm + p.host_updates,
+                     updated,
+                     reduced,
+                     p.stream_waited.value > 0 ? streamed : picoseconds{},
+                     p.stream_up.value > 0 ? copies_up() + p.stream_up : picoseconds{},
+                     copies_down() + p.stream_down});
   }
 };
 

@@ -25,12 +25,18 @@ struct placed {
   std::uint64_t buffer_bytes = 0;    ///< one buffer
   std::uint64_t device_carried = 0;  ///< without buffers
   std::uint64_t host_carried = 0;
-  bool device_updates = false;  ///< some chunk is updated on the device
+  bool device_updates = false;  ///< some chunk is updated where it lives on the device
+  bool device_scalars = false;  ///< some chunk is updated on the device
+  bool device_norms = false;    ///< some chunk's gradient is complete on the device
   std::uint32_t defer = 0;      ///< chunks whose updates are left to the next step
   std::vector<std::uint8_t> deferred{};
-  picoseconds host_left{};     ///< updates that the step before left over
-  picoseconds left_forward{};  ///< no first forward pass behind them ends before this
-  picoseconds reduces{};       ///< reductions of one micro-batch
+  std::vector<std::uint8_t> streamed{};
+  picoseconds stream_up{};      ///< copies of streamed chunks
+  picoseconds stream_down{};    ///< likewise
+  picoseconds stream_waited{};  ///< of those down, after the norm
+  picoseconds host_left{};      ///< updates that the step before left over
+  picoseconds left_forward{};   ///< no first forward pass behind them ends before this
+  picoseconds reduces{};        ///< reductions of one micro-batch
   std::vector<chunk_id> moving_oversize{};
 
   picoseconds uploads{};                 ///< of every regular chunk that moves, once
@@ -83,28 +89,55 @@ constexpr void add_cells(placed& out, trace::trace const& t) {
   using schedule::norm_cell_bytes;
   using schedule::scalars_bytes;
   std::uint64_t const pair = granules(norm_cell_bytes) + granules(scalars_bytes);
-  out.device_carried += out.device_updates ? pair : 0;
+  out.device_carried += out.device_norms ? granules(norm_cell_bytes) : 0;
+  out.device_carried += out.device_scalars ? granules(scalars_bytes) : 0;
   std::uint64_t const losses = checked_mul(checked_mul(t.job.micro_batch, 4), t.job.accumulate);
   out.host_carried += pair + granules(schedule::report_bytes) +
-                      (out.device_updates ? granules(norm_cell_bytes) : 0) +
+                      (out.device_norms ? granules(norm_cell_bytes) : 0) +
                       (t.job.world > 1 ? granules(checked_mul(norm_cell_bytes, t.job.world)) : 0) +
                       granules(checked_mul(t.batch.value, t.job.accumulate)) +
                       granules(checked_mul(losses, t.job.world));
 }
 
-constexpr void add_chunks(placed& out, chunk::layout const& l, step const& s) {
+/// True when a streamed chunk's gradient comes up from the host.
+constexpr bool stored_on_host(placed const& p, step const& s, std::size_t c) {
+  return s.chunks[c].stored || p.deferred[c] != 0;
+}
+
+/// The copies of a streamed chunk's update; answers what a slot must hold.
+constexpr std::uint64_t add_stream(placed& out, step const& s, std::size_t c) {
+  bool const stored = stored_on_host(out, s, c);
+  stream_cost const& cost = stored ? s.chunks[c].streamed_stored : s.chunks[c].streamed;
+  out.device_scalars = true;
+  out.device_norms = out.device_norms || !stored;
+  out.stream_up += cost.up;
+  out.stream_down += cost.down;
+  out.stream_waited += s.waits && out.deferred[c] == 0 ? cost.down : picoseconds{};
+  return cost.slot;
+}
+
+constexpr void add_chunks(placed& out,
+                          chunk::layout const& l,
+                          step const& s,
+                          std::uint32_t streaming_slots) {
   std::uint64_t largest = 0;
+  std::uint64_t slot = 0;
   for (std::size_t c = 0; c < l.chunks.size(); ++c) {
     chunk_cost const& cost = s.chunks[c];
     if (out.persistent[c] != 0) {
       out.device_carried = checked_add(out.device_carried, cost.value + cost.states);
       out.device_updates = out.device_updates || cost.updated;
+      out.device_scalars = out.device_scalars || cost.updated;
+      out.device_norms = out.device_norms || cost.updated;
       out.device_updates_time += s.waits ? cost.update_device : picoseconds{};
       continue;
     }
     out.host_carried = checked_add(out.host_carried, cost.value_shard + cost.states);
-    if (out.deferred[c] != 0) {
-      out.host_carried = checked_add(out.host_carried, cost.store);
+    out.host_carried =
+        checked_add(out.host_carried, out.deferred[c] != 0 ? cost.store : std::uint64_t{0});
+    if (out.streamed[c] != 0 && cost.updated) {
+      slot = std::max(slot, add_stream(out, s, c));
+    } else if (out.deferred[c] != 0) {
       out.host_left += cost.update_host;
     } else {
       out.host_updates += s.waits ? cost.update_host : picoseconds{};
@@ -127,6 +160,7 @@ constexpr void add_chunks(placed& out, chunk::layout const& l, step const& s) {
     out.uploads_first += moves ? s.chunks[c.index()].upload : picoseconds{};
   }
   out.buffer_bytes = largest;
+  out.device_carried = checked_add(out.device_carried, checked_mul(slot, streaming_slots));
 }
 
 /// Turns the list of uploads into sums of its n largest, n from 0.
@@ -141,14 +175,14 @@ constexpr void sum_largest(std::vector<picoseconds>& uploads) {
   uploads.push_back(sum);
 }
 
-/// The first chunks that the host updates are deferred: as many as `defer` says, or, with `balance`,
-/// as many as leave the others no more time than `backward` takes.
+/// The first chunks that aren't persistent are deferred: as many as `defer` says, or, with
+/// `balance`, as many as leave the CPU no more to do for the others than `backward` takes.
 constexpr void choose_deferred(
     placed& out, step const& s, std::uint32_t defer, bool balance, picoseconds backward) {
   out.deferred.assign(s.chunks.size(), 0);
   picoseconds late{};
   for (std::size_t c = 0; c < s.chunks.size(); ++c) {
-    bool const here = out.persistent[c] == 0 && s.chunks[c].updated;
+    bool const here = out.persistent[c] == 0 && s.chunks[c].updated && out.streamed[c] == 0;
     late += here ? s.chunks[c].update_host : picoseconds{};
   }
   for (std::size_t c = 0; c < s.chunks.size() && s.defers; ++c) {
@@ -160,11 +194,11 @@ constexpr void choose_deferred(
     }
     out.deferred[c] = 1;
     ++out.defer;
-    late = late - s.chunks[c].update_host;
+    late = late - (out.streamed[c] == 0 ? s.chunks[c].update_host : picoseconds{});
   }
 }
 
-/// Values that were left over come up behind their updates, which follow each other in the order of
+/// Values that were left over come up behind their updates on the host, which follow each other in the order of
 /// chunks, as their first uploads do; the blocks from the first that uses a chunk on run behind its
 /// upload. O(chunks + blocks).
 constexpr void bound_left_forward(placed& out,
@@ -181,7 +215,7 @@ constexpr void bound_left_forward(placed& out,
     chunk_cost const& cost = s.chunks[c];
     bool const moves = out.persistent[c] == 0 && l.chunks[c].elements > 0;
     uploads += moves && !l.chunks[c].oversize ? cost.upload : picoseconds{};
-    if (out.deferred[c] == 0) {
+    if (out.deferred[c] == 0 || out.streamed[c] != 0) {
       continue;
     }
     std::size_t const first = std::ranges::min(l.chunks[c].blocks).index();
@@ -234,6 +268,12 @@ constexpr void add_device_span(placed& out, span_cost const& g, chunk_cost const
 
 }  // namespace detail
 
+/// Chunks that are streamed, one flag each, and the slots that they go through; none by default.
+struct streaming {
+  std::vector<std::uint8_t> chunks{};
+  std::uint32_t slots = 0;
+};
+
 /// The facts of `persistent` (one flag per chunk). Where updates may be deferred, `defer` says how
 /// many are; absent: all if they wait for the norm, else as few as keep the CPU no longer than
 /// backward. O(chunks x blocks).
@@ -241,8 +281,12 @@ constexpr placed make_placed(trace::trace const& t,
                              chunk::layout const& l,
                              step const& s,
                              std::vector<std::uint8_t> persistent,
-                             std::optional<std::uint32_t> defer = {}) {
-  placed out{.persistent = std::move(persistent)};
+                             std::optional<std::uint32_t> defer = {},
+                             streaming stream = {}) {
+  placed out{.persistent = std::move(persistent), .streamed = std::move(stream.chunks)};
+  if (out.streamed.empty()) {
+    out.streamed.assign(l.chunks.size(), 0);
+  }
   picoseconds backward{};
   for (shape_id const b : t.blocks) {
     backward += t.shapes[b.index()].backward * s.micro_batches;
@@ -251,17 +295,20 @@ constexpr placed make_placed(trace::trace const& t,
   out.device_carried = s.staging;
   out.fewest_buffers = schedule::fewest_buffers(l, out.persistent);
   out.most_buffers = schedule::most_buffers(l, out.persistent);
-  detail::add_chunks(out, l, s);
+  detail::add_chunks(out, l, s, stream.slots);
   detail::sum_largest(out.largest);
   detail::add_cells(out, t);
   detail::bound_left_forward(out, t, l, s);
   for (span_cost const& g : s.spans) {
     chunk_cost const& c = s.chunks[g.chunk.index()];
     out.reduces += g.reduce;
-    if (out.persistent[g.chunk.index()] != 0) {
+    std::size_t const at = g.chunk.index();
+    if (out.persistent[at] != 0) {
       detail::add_device_span(out, g, c, s.waits);
+    } else if (out.streamed[at] != 0 && !detail::stored_on_host(out, s, at)) {
+      detail::add_device_span(out, g, c, true);  // the update is no work for the device alone
     } else {
-      bool const later = s.waits || out.deferred[g.chunk.index()] != 0;
+      bool const later = s.waits || out.deferred[at] != 0 || out.streamed[at] != 0;
       detail::add_host_span(out, g, c, later);
     }
   }

@@ -33,6 +33,14 @@ struct span_cost {
   picoseconds accumulate_host{};
 };
 
+/// What an update takes where the chunk is streamed.
+struct stream_cost {
+  std::uint64_t slot = 0;  ///< granules of its largest part
+  picoseconds up{};
+  picoseconds down{};
+  bool operator==(stream_cost const&) const = default;
+};
+
 /// One chunk: bytes where it lives, and its share of each queue of one rank.
 struct chunk_cost {
   bool updated = false;           ///< some trainable tensor of it has elements
@@ -45,6 +53,9 @@ struct chunk_cost {
   picoseconds norm_host{};
   picoseconds update_device{};
   picoseconds update_host{};
+  bool stored = false;  ///< its gradient needs a store, whenever the update is
+  stream_cost streamed{};
+  stream_cost streamed_stored{};  ///< with the gradient from the host
 };
 
 /// The facts of a job, a layout and a machine that bounds of all plans share.
@@ -90,11 +101,27 @@ constexpr std::uint64_t store_bytes(update::state_bytes const& b,
   return waits ? b.gradient : 0;
 }
 
+/// `n` elements go up with `up` bytes each and come back with `down`, in parts of `part` elements.
+constexpr stream_cost stream_of(
+    std::uint64_t n, std::uint64_t part, std::uint64_t up, std::uint64_t down, rates const& r) {
+  std::uint64_t const whole = n / part;
+  std::uint64_t const rest = n % part;
+  stream_cost out{.slot = granules(checked_mul(part, up)),
+                  .up = upload_time(r, checked_mul(part, up)) * whole,
+                  .down = download_time(r, checked_mul(part, down)) * whole};
+  if (rest > 0) {
+    out.up += upload_time(r, rest * up);
+    out.down += download_time(r, rest * down);
+  }
+  return out;
+}
+
 constexpr chunk_cost cost_of(chunk::chunk const& c,
                              std::uint64_t contributions,
                              update::state_bytes const& b,
                              std::uint64_t ranks,
                              bool waits,
+                             std::uint32_t parts,
                              rates const& r) {
   std::uint64_t const n = c.elements / ranks;
   chunk_cost out{.updated = contributions > 0,
@@ -115,6 +142,11 @@ constexpr chunk_cost cost_of(chunk::chunk const& c,
   out.norm_host = host_time(r, checked_mul(n, final));
   out.update_device = device_time(r, moved);
   out.update_host = host_time(r, moved);
+  std::uint64_t const part = schedule::part_elements(n, parts);
+  std::uint64_t const back = b.value + b.state;
+  out.stored = store > 0;
+  out.streamed = stream_of(n, part, back, back, r);
+  out.streamed_stored = stream_of(n, part, back + final, back, r);
   return out;
 }
 
@@ -146,12 +178,13 @@ constexpr span_cost cost_of(schedule::gradient_span const& s,
 }  // namespace detail
 
 /// The step of a job whose dtype and state format go together, in programs of up to `unroll`
-/// micro-batches. O(parameters + blocks).
+/// micro-batches; streamed chunks go in up to `parts` parts. O(parameters + blocks).
 constexpr result<step> make_step(trace::trace const& t,
                                  chunk::layout const& l,
                                  update::timing time,
                                  rates const& r,
-                                 std::uint32_t unroll = schedule::default_unroll) {
+                                 std::uint32_t unroll = schedule::default_unroll,
+                                 std::uint32_t parts = schedule::default_stream_parts) {
   auto const bytes = update::bytes_of(t.job);
   if (!bytes) {
     return bytes.failure();
@@ -179,7 +212,7 @@ constexpr result<step> make_step(trace::trace const& t,
   for (std::size_t c = 0; c < l.chunks.size(); ++c) {
     std::uint64_t const contributions = checked_mul(count[c], t.job.accumulate);
     out.chunks.push_back(
-        detail::cost_of(l.chunks[c], contributions, *bytes, out.ranks, out.waits, r));
+        detail::cost_of(l.chunks[c], contributions, *bytes, out.ranks, out.waits, parts, r));
     if (out.ranks > 1 && count[c] > 0 && !l.chunks[c].oversize) {
       std::uint64_t const slot = granules(checked_mul(l.chunks[c].elements, bytes->gradient));
       out.staging = std::max(out.staging, slot);

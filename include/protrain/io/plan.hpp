@@ -77,12 +77,15 @@ inline json decisions(plan::plan const& p) {
           {"sizing", p.sizing.view() == "policy" ? "uniform_grid" : "given"},
           {"levels", json::array()},
           {"update",
-           {{"site", "cpu"},
-            {"streamed", 0},
+           {{"site",
+             p.at.streamed == 0            ? "cpu"
+             : p.at.streamed < p.at.moving ? "split"
+                                           : "streamed"},
+            {"streamed", p.at.streamed},
             {"time", update::name_of(p.at.time)},
             {"defer", p.at.defer}}},
           {"unroll", p.at.unroll},
-          {"slots", {{"gradient", p.at.gradient_slots}, {"streaming", 0}}}};
+          {"slots", {{"gradient", p.at.gradient_slots}, {"streaming", p.at.streaming_slots}}}};
 }
 
 inline double tokens_per_second(trace::trace const& t, picoseconds iteration) {

@@ -74,6 +74,13 @@ constexpr text reasons(plan const& p) {
       out += name_of(p.predicted.phase_bound_by[i]);
     }
   }
+  if (p.at.streamed > 0) {
+    out += "\n  of ";
+    out += std::uint64_t{p.at.moving};
+    out += " chunks in host memory ";
+    out += std::uint64_t{p.at.streamed};
+    out += " are updated on the GPU, the rest on the CPU";
+  }
   out += p.search.proven ? std::string_view("\nno plan of the searched space is faster")
                          : std::string_view("\nthe search met its limit: at best ");
   if (!p.search.proven) {

@@ -17,6 +17,8 @@
 
 namespace protrain::inline v0::plan {
 
+inline constexpr std::uint64_t all_chunks = std::numeric_limits<std::uint64_t>::max();
+
 /// Fixed values; the search chooses what is missing. Values beyond a maximum mean the maximum.
 struct request {
   std::optional<std::uint64_t> persist{};
@@ -26,7 +28,9 @@ struct request {
   std::optional<std::uint64_t> interval{};
   std::optional<std::uint64_t> chunk{};  ///< bytes of values
   std::optional<std::uint64_t> defer{};
+  std::optional<std::uint64_t> streamed{};  ///< chunks; `all_chunks` if every one that moves
   std::optional<std::uint64_t> gradient_slots{};
+  std::optional<std::uint64_t> streaming_slots{};
   std::optional<std::uint64_t> unroll{};
   std::optional<update::timing> time{};
   std::vector<std::uint32_t> persist_set{};  ///< chunks, if `listed`
@@ -37,13 +41,19 @@ struct request {
 
 inline constexpr std::uint64_t as_many_as_there_are = 999;
 
-/// Everything persistent, everything kept.
+/// Everything persistent, everything kept. In this and the others, chunks are updated where they
+/// live.
 constexpr request keep_all() {
-  return {.persist = as_many_as_there_are, .buffer = 0, .swap = 0, .checkpoint = 0, .named = true};
+  return {.persist = as_many_as_there_are,
+          .buffer = 0,
+          .swap = 0,
+          .checkpoint = 0,
+          .streamed = 0,
+          .named = true};
 }
 /// Nothing persistent, three buffers, everything kept.
 constexpr request offload_all() {
-  return {.persist = 0, .buffer = 3, .swap = 0, .checkpoint = 0, .named = true};
+  return {.persist = 0, .buffer = 3, .swap = 0, .checkpoint = 0, .streamed = 0, .named = true};
 }
 /// Everything persistent, everything checkpointed.
 constexpr request checkpoint_all() {
@@ -51,6 +61,7 @@ constexpr request checkpoint_all() {
           .buffer = 0,
           .swap = 0,
           .checkpoint = as_many_as_there_are,
+          .streamed = 0,
           .named = true};
 }
 /// Nothing persistent, three buffers, everything checkpointed.
@@ -235,13 +246,17 @@ class plan_reader {
   }
 
   constexpr bool update_site() {
-    if (value_ == "cpu") {
-      return true;
+    constexpr std::string_view split = "split:";
+    std::uint64_t n = value_ == "streamed" ? all_chunks : 0;
+    if (value_.substr(0, split.size()) == split) {
+      if (!integer(value_.substr(split.size()), n)) {
+        return false;
+      }
+    } else if (value_ != "cpu" && value_ != "streamed") {
+      return refuse("not an update site: write cpu, streamed or split:N for N streamed chunks");
     }
-    if (value_ == "streamed" || value_.substr(0, 6) == "split:") {
-      return refuse("streamed updates are not in this version: write update=cpu");
-    }
-    return refuse("not an update site: write update=cpu");
+    out_.streamed = n;
+    return true;
   }
 
   constexpr bool levels() {
@@ -265,7 +280,7 @@ class plan_reader {
   constexpr bool slots() {
     std::size_t const colon = value_.find(':');
     if (colon == std::string_view::npos) {
-      return refuse("write gradient and streaming slots, as in slots=2:0");
+      return refuse("write gradient and streaming slots, as in slots=2:2");
     }
     std::uint64_t gradient = 0;
     std::uint64_t streaming = 0;
@@ -274,7 +289,8 @@ class plan_reader {
       return false;
     }
     out_.gradient_slots = gradient;
-    return streaming == 0 || refuse("streamed updates are not in this version: write slots=N:0");
+    out_.streaming_slots = streaming;
+    return true;
   }
 
   constexpr bool time() {

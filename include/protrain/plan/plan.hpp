@@ -32,8 +32,11 @@ struct numbers {
   std::uint32_t swap = 0;
   std::uint32_t checkpoint = 0;
   std::uint32_t interval = 1;
-  std::uint64_t chunk = 0;  ///< bytes of values in a regular chunk
-  std::uint32_t defer = 0;  ///< chunks whose updates are left to the next step
+  std::uint64_t chunk = 0;            ///< bytes of values in a regular chunk
+  std::uint32_t defer = 0;            ///< chunks whose updates are left to the next step
+  std::uint32_t moving = 0;           ///< chunks that train and aren't persistent
+  std::uint32_t streamed = 0;         ///< of those, updated on the device
+  std::uint32_t streaming_slots = 0;  ///< 0 if none is
   std::uint32_t gradient_slots = 2;
   std::uint32_t unroll = schedule::default_unroll;  ///< micro-batches of a program, at most
   update::timing time = update::timing::after_backward;
@@ -66,10 +69,18 @@ constexpr text print(numbers const& n) {
   put("interval", n.interval);
   out += ",chunk=";
   append_size(out, n.chunk);
-  out += ",update=cpu";
+  out += ",update=";
+  if (n.streamed > 0 && n.streamed < n.moving) {
+    out += "split:";
+    out += std::uint64_t{n.streamed};
+  } else {
+    out += n.streamed > 0 ? "streamed" : "cpu";
+  }
   put("defer", n.defer);
   put("slots", n.gradient_slots);
-  out += ":0,time=";
+  out += ":";
+  out += std::uint64_t{n.streaming_slots};
+  out += ",time=";
   out += update::name_of(n.time);
   if (n.unroll != schedule::default_unroll) {
     put("unroll", n.unroll);

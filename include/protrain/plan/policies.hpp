@@ -32,7 +32,7 @@ template <chunk::placement_policy Placement = chunk::persist_first,
           chunk::eviction_policy Eviction = chunk::execution_order,
           activation::assignment_policy Assignment = activation::interleaved,
           link::bandwidth_policy Bandwidth = link::fixed,
-          update::site_policy Site = update::gpu_if_persistent,
+          update::site_policy Site = update::cpu_or_streamed,
           update::timing_policy Timing = update::before_next_use,
           format_choice Format = format_of_job>
 struct policies {

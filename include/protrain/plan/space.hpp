@@ -15,11 +15,13 @@
 #include "protrain/cost/rates.hpp"
 #include "protrain/cost/step.hpp"
 #include "protrain/hw/machine.hpp"
+#include "protrain/plan/detail/sites.hpp"
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/plan.hpp"
 #include "protrain/plan/policies.hpp"
 #include "protrain/schedule/knobs.hpp"
 #include "protrain/trace/trace.hpp"
+#include "protrain/update/site.hpp"
 #include "protrain/update/state_format.hpp"
 #include "protrain/update/timing.hpp"
 
@@ -40,6 +42,14 @@ struct axis {
   std::uint32_t low = 0;
   std::uint32_t high = 0;
   bool operator==(axis const&) const = default;
+};
+
+/// What a placement was made from.
+struct placement_numbers {
+  std::uint32_t persist = 0;
+  std::uint32_t moving = 0;    ///< chunks that train and aren't persistent
+  std::uint32_t streamed = 0;  ///< of those
+  bool operator==(placement_numbers const&) const = default;
 };
 
 namespace detail {
@@ -71,42 +81,10 @@ constexpr std::uint32_t swap_ahead(std::uint32_t interval) noexcept {
   return std::max<std::uint32_t>(1, interval / 2 + interval % 2);
 }
 
-constexpr void note(std::vector<text>& changed,
-                    std::string_view key,
-                    std::optional<std::uint64_t> const& from,
-                    std::uint64_t to) {
-  if (!from || *from == to) {
-    return;
-  }
-  text line(key);
-  line += " ";
-  line += *from;
-  line += " -> ";
-  line += to;
-  changed.push_back(std::move(line));
-}
-
-/// What clamping changed, as "persist 999 -> 12"; nothing for a fixed policy's name.
-constexpr std::vector<text> changes(request const& r, numbers const& n) {
-  std::vector<text> out{};
-  if (r.named) {
-    return out;
-  }
-  if (!r.listed) {
-    note(out, "persist", r.persist, n.persist);
-  }
-  note(out, "buffer", r.buffer, n.buffer);
-  note(out, "swap", r.swap, n.swap);
-  note(out, "checkpoint", r.checkpoint, n.checkpoint);
-  note(out, "interval", r.interval, n.interval);
-  note(out, "chunk", r.chunk, n.chunk);
-  note(out, "defer", r.defer, n.defer);
-  note(out, "slots", r.gradient_slots, n.gradient_slots);
-  note(out, "unroll", r.unroll, n.unroll);
-  return out;
-}
-
 }  // namespace detail
+
+/// Slots for parts of streamed chunks where a request doesn't say.
+inline constexpr std::uint32_t default_streaming_slots = 2;
 
 /// Programs of more micro-batches than this would be longer than planning needs them to be.
 inline constexpr std::uint64_t most_unroll = 1U << 16U;
@@ -124,9 +102,11 @@ class space_of {
   std::vector<chunk::benefit> benefits{};  ///< by chunk
   numbers common{};  ///< interval, chunk, slots, time, unroll: the same for all
   std::vector<trace::pin> pins{};
-  std::vector<cost::placed> placements{};     ///< by persist - persist_axis.low
-  std::vector<cost::assigned> assignments{};  ///< in order of first use
-  std::vector<activation::counts> counts{};   ///< of each assignment
+  std::vector<cost::placed> placements{};      ///< persistence, ascending; then more on demand
+  std::vector<placement_numbers> placed_as{};  ///< of each placement
+  std::uint32_t persistences = 0;              ///< placements that a space starts with
+  std::vector<cost::assigned> assignments{};   ///< in order of first use
+  std::vector<activation::counts> counts{};    ///< of each assignment
   axis persist_axis{};
   axis swap_axis{};
   request wanted{};
@@ -143,6 +123,9 @@ class space_of {
       return wrong;
     }
     wanted = r;
+    if (!wanted.streamed && wanted.streaming_slots == 0U) {
+      wanted.streamed = 0;  // no slot, nothing to stream
+    }
     auto const bytes = update::bytes_of(facts.job);
     choose_layout(bytes->value);
     common.time =
@@ -213,17 +196,59 @@ class space_of {
                         .time = common.time,
                         .defer = placements[placement].defer,
                         .unroll = common.unroll};
-    for (std::uint8_t const stays : out.persistent) {
-      out.sites.push_back(rules.site.choose(stays != 0));
+    if (placed_as[placement].streamed > 0) {
+      out.streaming_slots = common.streaming_slots;
+    }
+    for (std::size_t c = 0; c < out.persistent.size(); ++c) {
+      bool const streamed = placements[placement].streamed[c] != 0;
+      out.sites.push_back(out.persistent[c] != 0 ? update::site::gpu
+                          : streamed             ? update::site::streamed
+                                                 : update::site::cpu);
     }
     return out;
+  }
+
+  /// True when the search chooses which updates are streamed.
+  constexpr bool splits() const { return !wanted.streamed; }
+  /// The placement of the same persistence that the space started with.
+  constexpr std::size_t base_of(std::size_t placement) const {
+    return placed_as[placement].persist - placed_as.front().persist;
+  }
+  /// How many may be, beside the persistence of placement `base`.
+  constexpr axis streamed_axis(std::size_t base) const {
+    placement_numbers const& as = placed_as[base];
+    return splits() ? axis{0, most_streamed(as.moving)} : axis{as.streamed, as.streamed};
+  }
+  /// Position in `placements` of the persistence of `base` with so many streamed updates.
+  constexpr std::size_t placement(std::size_t base, std::uint32_t streamed) {
+    placement_numbers wanted_as = placed_as[base];
+    wanted_as.streamed = streamed;
+    for (std::size_t i = 0; i < placed_as.size(); ++i) {
+      if (placed_as[i] == wanted_as) {
+        return i;
+      }
+    }
+    placements.push_back(with_streamed(placements[base].persistent, streamed));
+    placed_as.push_back(wanted_as);
+    return placements.size() - 1;
+  }
+  /// The facts of such a placement.
+  constexpr cost::placed with_streamed(std::vector<std::uint8_t> persistent,
+                                       std::uint32_t streamed) const {
+    cost::streaming how{.chunks = detail::streamed_flags(rules.site, step, persistent, streamed),
+                        .slots = common.streaming_slots};
+    return cost::make_placed(
+        facts, layout, step, std::move(persistent), wanted_defer(), std::move(how));
   }
 
   constexpr numbers numbers_of(std::size_t placement,
                                std::size_t assignment,
                                std::uint32_t buffers) const {
     numbers out = common;
-    out.persist = persist_axis.low + static_cast<std::uint32_t>(placement);
+    out.persist = placed_as[placement].persist;
+    out.moving = placed_as[placement].moving;
+    out.streamed = placed_as[placement].streamed;
+    out.streaming_slots = out.streamed > 0 ? common.streaming_slots : 0;
     out.buffer = buffers;
     out.defer = placements[placement].defer;
     out.swap = counts[assignment].swap;
@@ -278,13 +303,16 @@ class space_of {
     std::uint32_t const most_slots =
         detail::clamp(slots, 2, std::numeric_limits<std::uint32_t>::max());
     common.gradient_slots = detail::clamp(wanted.gradient_slots.value_or(2), 2, most_slots);
+    auto const chunks = static_cast<std::uint32_t>(layout.chunks.size());
+    std::uint32_t const most_parts = std::max(1U, chunks) * schedule::default_stream_parts;
+    common.streaming_slots =
+        detail::clamp(wanted.streaming_slots.value_or(default_streaming_slots), 1, most_parts);
     auto const most_swap = static_cast<std::uint32_t>(ceil_div(free_blocks(), common.interval));
     swap_axis = {0, most_swap};
     if (wanted.swap) {
       std::uint32_t const n = detail::clamp(*wanted.swap, 0, most_swap);
       swap_axis = {n, n};
     }
-    auto const chunks = static_cast<std::uint32_t>(layout.chunks.size());
     persist_axis = {0, chunks};
     if (wanted.persist) {
       std::uint32_t const n = detail::clamp(*wanted.persist, 0, chunks);
@@ -303,14 +331,13 @@ class space_of {
       }
       auto const n = static_cast<std::uint32_t>(wanted.persist_set.size());
       persist_axis = {n, n};
-      placements.push_back(
-          cost::make_placed(facts, layout, step, std::move(flags), wanted_defer()));
+      add_placement(n, std::move(flags));
     } else {
       for (std::uint32_t n = persist_axis.low; n <= persist_axis.high; ++n) {
-        placements.push_back(
-            cost::make_placed(facts, layout, step, chosen_persistent(n), wanted_defer()));
+        add_placement(n, chosen_persistent(n));
       }
     }
+    persistences = static_cast<std::uint32_t>(placements.size());
     return {};
   }
 
@@ -319,6 +346,21 @@ class space_of {
         chunk::persistent_of(rules.placement, layout, std::span(benefits), n);
     PROTRAIN_EXPECT(out.size() == layout.chunks.size(), "placement law: one flag per chunk");
     return out;
+  }
+
+  /// As many streamed as are asked for, or none yet.
+  constexpr void add_placement(std::uint32_t n, std::vector<std::uint8_t> persistent) {
+    std::uint32_t const moving = detail::moving_chunks(step, persistent);
+    std::uint32_t const streamed =
+        detail::clamp(wanted.streamed.value_or(0), 0, most_streamed(moving));
+    placed_as.push_back({n, moving, streamed});
+    placements.push_back(with_streamed(std::move(persistent), streamed));
+  }
+
+  constexpr std::uint32_t most_streamed(std::uint32_t moving) const {
+    std::uint32_t const most = rules.site.most_streamed(moving);
+    PROTRAIN_EXPECT(most <= moving, "site law: more streamed chunks than move");
+    return most;
   }
 
   constexpr std::optional<std::uint32_t> wanted_defer() const {

@@ -35,6 +35,9 @@ inline std::string placement(plan::plan const& p) {
   if (stay < chunks) {
     out += ", the rest in host memory through " + count_of(p.knobs.buffers, "buffer");
   }
+  if (p.at.streamed > 0) {
+    out += "; " + std::to_string(p.at.streamed) + " streamed through the device for their updates";
+  }
   return out;
 }
 

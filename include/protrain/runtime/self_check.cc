@@ -14,6 +14,7 @@
 #include <protrain/runtime/detail/segments.hpp>
 #include <protrain/runtime/detail/setup.hpp>
 #include <protrain/runtime/detail/shards.hpp>
+#include <protrain/runtime/detail/step_values.hpp>
 #include <protrain/runtime/detail/storage.hpp>
 #include <protrain/runtime/detail/watch.hpp>
 #include <protrain/runtime/engine.hpp>
@@ -38,6 +39,7 @@
 #include <protrain/runtime/detail/segments.hpp>
 #include <protrain/runtime/detail/setup.hpp>
 #include <protrain/runtime/detail/shards.hpp>
+#include <protrain/runtime/detail/step_values.hpp>
 #include <protrain/runtime/detail/storage.hpp>
 #include <protrain/runtime/detail/watch.hpp>
 #include <protrain/runtime/engine.hpp>

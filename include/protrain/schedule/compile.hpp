@@ -35,7 +35,12 @@ constexpr error check_knobs(trace::trace const& t, chunk::layout const& l, knobs
       return {errc::invalid_argument, "the layout is for another number of ranks", c};
     }
     if ((k.persistent[c] != 0) != (k.sites[c] == update::site::gpu)) {
-      return {errc::not_allowed, "a chunk is updated where it lives in this version", c};
+      return {errc::not_allowed,
+              "a persistent chunk is updated on the device, another on the host or streamed",
+              c};
+    }
+    if (k.sites[c] == update::site::streamed && (k.streaming_slots == 0 || k.stream_parts == 0)) {
+      return {errc::out_of_range, "a streamed chunk needs a slot, and consists of parts", c};
     }
   }
   if (k.buffers < fewest_buffers(l, k.persistent)) {

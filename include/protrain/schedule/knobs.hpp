@@ -15,6 +15,7 @@
 namespace protrain::inline v0::schedule {
 
 inline constexpr std::uint32_t default_unroll = 4;
+inline constexpr std::uint32_t default_stream_parts = 8;
 
 /// How a step's micro-batches are spread over programs: `first` of them in the first one, as many
 /// in each of `middles` further ones, the rest in the last. All in the first if one is enough.
@@ -46,14 +47,24 @@ struct knobs {
   std::uint32_t swap_ahead = 1;      ///< a swapped block starts to come back this many blocks early
   std::uint32_t gradient_slots = 2;  ///< gradient slots that may be in flight, at least 2
   update::timing time = update::timing::after_backward;
-  /// With before_next_use: chunks that the CPU updates at the start of the next step, first in
-  /// forward order.
+  /// With before_next_use: chunks that are not persistent and are updated at the start of the next
+  /// step, first in forward order.
   std::uint32_t defer = 0;
   /// The most micro-batches that one program runs. A step of more is cut into equal programs, at
   /// whose joints no chunk stays in a buffer and nothing is under way.
   std::uint32_t unroll = default_unroll;
+  std::uint32_t streaming_slots = 2;  ///< parts of streamed chunks that may be on the device
+  /// The most parts that a streamed chunk is cut into: each takes three instructions, and as many
+  /// elements of the rank's shard as the others.
+  std::uint32_t stream_parts = default_stream_parts;
   bool operator==(knobs const&) const = default;
 };
+
+/// Elements of a part of a streamed chunk, of which a rank has `shard`; the last part has what is
+/// left.
+constexpr std::uint64_t part_elements(std::uint64_t shard, std::uint32_t most_parts) {
+  return round_up(ceil_div(shard, most_parts), element_granule);
+}
 
 /// Fewest buffers with which every block finds its chunks resident: the most regular,
 /// non-persistent, non-empty chunks that one block needs.

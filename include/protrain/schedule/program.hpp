@@ -41,6 +41,13 @@ namespace protrain::inline v0::schedule {
 /// |                |              | [write scalars (host) if the job needs the norm]            |
 /// | scalars_upload | h2d          | read scalars (host), write scalars (device)                 |
 /// | update         | compute, cpu | rw value, rw state, read gradient or store, read scalars    |
+/// | state_in       | h2d          | of one part of a streamed chunk, to a slot: write value     |
+/// |                |              | (device), read value (host), write state (device),          |
+/// |                |              | read state.. (host: of each of its arrays), [write store    |
+/// |                |              | (device), read store (host)]                                |
+/// | update_part    | compute      | rw value, rw state, read gradient or store, read scalars    |
+/// | state_out      | d2h          | read value (device), write value (host), read state         |
+/// |                |              | (device), write state.. (host)                              |
 /// | loss_read      | d2h          | read loss (device), write loss (host)                       |
 /// | loss_exchange  | cpu          | rw loss (host): own to all ranks' (several ranks only)      |
 ///
@@ -65,17 +72,20 @@ enum class opcode : std::uint8_t {
   norm_finish,
   scalars_upload,
   update,
+  state_in,
+  update_part,
+  state_out,
   loss_read,
   loss_exchange,
 };
-inline constexpr std::size_t opcode_count = 20;
+inline constexpr std::size_t opcode_count = 23;
 
 constexpr std::string_view name_of(opcode op) noexcept {
   constexpr std::string_view names[opcode_count] = {
-      "batch_load",  "zero",           "upload",       "gather",    "forward",
-      "recompute",   "backward",       "swap_out",     "swap_in",   "reduce",
-      "offload",     "accumulate",     "norm_partial", "norm_read", "norm_exchange",
-      "norm_finish", "scalars_upload", "update",       "loss_read", "loss_exchange"};
+      "batch_load",   "zero",        "upload",        "gather",      "forward",        "recompute",
+      "backward",     "swap_out",    "swap_in",       "reduce",      "offload",        "accumulate",
+      "norm_partial", "norm_read",   "norm_exchange", "norm_finish", "scalars_upload", "update",
+      "state_in",     "update_part", "state_out",     "loss_read",   "loss_exchange"};
   return names[static_cast<std::size_t>(op)];
 }
 
@@ -152,6 +162,7 @@ struct instruction {
   /// Of the values it reads, where 1 is what this step's passes use: an update of 0 was left by the
   /// step before, an update of 1 is this step's own.
   std::uint32_t version = 0;
+  std::uint32_t part = 0;    ///< of a streamed chunk
   std::uint64_t amount = 0;  ///< bytes of a copy or fill; elements of norm, accumulate, update
   std::uint32_t first_operand = 0;
   std::uint32_t operand_count = 0;
@@ -219,6 +230,9 @@ struct program {
   std::uint32_t times = 1;          ///< that it runs in a step, one after the other
   std::uint64_t ranks = 1;
   std::vector<std::uint8_t> deferred{};  ///< by chunk: updated at the start of the next step
+  /// By chunk: elements of a part of each rank's shard if the chunk is streamed, else 0. The last
+  /// part is what is left.
+  std::vector<std::uint64_t> part_elements{};
   std::vector<instruction> instructions{};
   std::vector<operand> operands{};
   std::vector<std::uint32_t> dependencies{};  ///< positions of earlier instructions

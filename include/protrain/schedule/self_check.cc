@@ -9,6 +9,7 @@
 #include <protrain/schedule/detail/residency.hpp>
 #include <protrain/schedule/detail/state_rules.hpp>
 #include <protrain/schedule/detail/states.hpp>
+#include <protrain/schedule/detail/streams.hpp>
 #include <protrain/schedule/detail/verify_content.hpp>
 #include <protrain/schedule/detail/verify_ends.hpp>
 #include <protrain/schedule/detail/verify_machine.hpp>
@@ -18,6 +19,7 @@
 #include <protrain/schedule/detail/verify_segments.hpp>
 #include <protrain/schedule/detail/verify_spans.hpp>
 #include <protrain/schedule/detail/verify_states.hpp>
+#include <protrain/schedule/detail/verify_streams.hpp>
 #include <protrain/schedule/detail/verify_tables.hpp>
 #include <protrain/schedule/digest.hpp>
 #include <protrain/schedule/holders.hpp>
@@ -36,6 +38,7 @@
 #include <protrain/schedule/detail/residency.hpp>
 #include <protrain/schedule/detail/state_rules.hpp>
 #include <protrain/schedule/detail/states.hpp>
+#include <protrain/schedule/detail/streams.hpp>
 #include <protrain/schedule/detail/verify_content.hpp>
 #include <protrain/schedule/detail/verify_ends.hpp>
 #include <protrain/schedule/detail/verify_machine.hpp>
@@ -45,6 +48,7 @@
 #include <protrain/schedule/detail/verify_segments.hpp>
 #include <protrain/schedule/detail/verify_spans.hpp>
 #include <protrain/schedule/detail/verify_states.hpp>
+#include <protrain/schedule/detail/verify_streams.hpp>
 #include <protrain/schedule/detail/verify_tables.hpp>
 #include <protrain/schedule/digest.hpp>
 #include <protrain/schedule/holders.hpp>

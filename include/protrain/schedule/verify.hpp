@@ -11,6 +11,7 @@
 #include "protrain/schedule/detail/verify_segments.hpp"
 #include "protrain/schedule/detail/verify_spans.hpp"
 #include "protrain/schedule/detail/verify_states.hpp"
+#include "protrain/schedule/detail/verify_streams.hpp"
 #include "protrain/schedule/detail/verify_tables.hpp"
 #include "protrain/schedule/program.hpp"
 #include "protrain/schedule/verdict.hpp"
@@ -82,6 +83,15 @@ constexpr verdict run_one(machine& m, std::uint32_t at) {
     case opcode::update:
       run_update(o);
       break;
+    case opcode::state_in:
+      run_state_in(o);
+      break;
+    case opcode::update_part:
+      run_update_part(o);
+      break;
+    case opcode::state_out:
+      run_state_out(o);
+      break;
     case opcode::loss_read:
       run_loss_read(o);
       break;
@@ -149,6 +159,8 @@ constexpr verdict check_run(program const& p,
 ///    contribution and how far it got). Undefined bytes have no name, and no instruction accepts
 ///    them; a partial or misplaced write leaves undefined bytes. Operands have exactly the
 ///    documented roles, sizes, spaces and modes.
+///    A streamed chunk's home is split into parts when the first of them comes back, and a whole
+///    again when the last does: between the two nobody finds the chunk there.
 /// 5. At the end each block ran forward and, in a step, backward once per micro-batch. Each trained
 ///    chunk's value and state were updated once, from all of its contributions in the required
 ///    order, and lie where the next segment looks for them; where the update is left to the next

@@ -53,11 +53,13 @@ constexpr picoseconds duration_of(schedule::program const& p,
     case opcode::upload:
     case opcode::swap_in:
     case opcode::scalars_upload:
+    case opcode::state_in:
       return cost::upload_time(r, i.amount);
     case opcode::swap_out:
     case opcode::offload:
     case opcode::norm_read:
     case opcode::loss_read:
+    case opcode::state_out:
       return cost::download_time(r, i.amount);
     case opcode::gather:
     case opcode::reduce:
@@ -69,6 +71,7 @@ constexpr picoseconds duration_of(schedule::program const& p,
     case opcode::norm_partial:
     case opcode::norm_finish:
     case opcode::update:
+    case opcode::update_part:
       return detail::memory_bound(r, p, i);
   }
   return {};

@@ -7,6 +7,7 @@
 #include "protrain/core/result.hpp"
 #include "protrain/model/job.hpp"
 
+#include <array>
 #include <concepts>
 #include <cstdint>
 
@@ -60,9 +61,27 @@ struct state_bytes {
   std::uint64_t value = 0;     ///< working value, the dtype's size
   std::uint64_t state = 0;     ///< optimizer state beside it
   std::uint64_t gradient = 0;  ///< one contribution, in gradient dtype
+  std::uint64_t master = 0;    ///< of `state`: what the format keeps beside the value, in front
   dtype type = dtype::f32;     ///< of values and gradients
   bool operator==(state_bytes const&) const = default;
 };
+
+/// The arrays that a chunk's state consists of, one behind the other: the master's if the format has
+/// one, then fp32 ones.
+struct state_arrays {
+  std::array<std::uint64_t, 4> bytes{};  ///< per element
+  std::uint32_t count = 0;
+};
+constexpr state_arrays arrays_of(state_bytes const& b) {
+  state_arrays out{};
+  if (b.master > 0) {
+    out.bytes[out.count++] = b.master;
+  }
+  for (std::uint64_t at = b.master; at < b.state; at += 4) {
+    out.bytes[out.count++] = 4;
+  }
+  return out;
+}
 
 /// The bytes of a job, or `not_allowed` when dtype, state format and loss scale don't go together.
 constexpr result<state_bytes> bytes_of(model::job const& j) {
@@ -72,13 +91,22 @@ constexpr result<state_bytes> bytes_of(model::job const& j) {
         errc::not_allowed, "a loss scale is a power of two, and other than 1 only for fp16", 0};
   }
   if (j.state == state_format::fp32 && j.type == dtype::f32) {
-    return state_bytes{fp32::value_bytes, fp32::state_bytes, 4, j.type};
+    return state_bytes{
+        .value = fp32::value_bytes, .state = fp32::state_bytes, .gradient = 4, .type = j.type};
   }
   if (j.state == state_format::split_master && j.type == dtype::bf16) {
-    return state_bytes{split_master::value_bytes, split_master::state_bytes, 2, j.type};
+    return state_bytes{.value = split_master::value_bytes,
+                       .state = split_master::state_bytes,
+                       .gradient = 2,
+                       .master = 2,
+                       .type = j.type};
   }
   if (j.state == state_format::separate_master && (j.type == dtype::bf16 || j.type == dtype::f16)) {
-    return state_bytes{separate_master::value_bytes, separate_master::state_bytes, 2, j.type};
+    return state_bytes{.value = separate_master::value_bytes,
+                       .state = separate_master::state_bytes,
+                       .gradient = 2,
+                       .master = 4,
+                       .type = j.type};
   }
   return error{errc::not_allowed,
                "dtype and state format don't go together: use fp32 with fp32, bf16 with "

@@ -18,6 +18,7 @@
 #include "protrain/schedule/verify.hpp"
 #include "protrain/sim/durations.hpp"
 #include "protrain/sim/simulate.hpp"
+#include "protrain/update/site.hpp"
 #include "protrain/update/timing.hpp"
 #include "test/property/plan/random_plans.hpp"
 #include "test/support/random_jobs.hpp"
@@ -63,7 +64,10 @@ class exhaustive {
       }
     }
     for (std::uint32_t p = 0; p <= layout_.chunks.size(); ++p) {
-      add_placement(p);
+      std::uint32_t streamed = 0;
+      while (add_placement(p, streamed)) {
+        ++streamed;
+      }
     }
   }
 
@@ -80,7 +84,7 @@ class exhaustive {
   /// Per chunk: what it takes on the device, and the time of its copies and the host's work on it.
   std::vector<chunk::benefit> benefits() const {
     std::vector<chunk::benefit> out;
-    cost::rates const r = cost::rates_of(machine_, link::fixed{});
+    cost::rates const r = cost::rates_of(machine_, link::fixed{}, facts_.job.world);
     auto const step = cost::make_step(facts_, layout_, update::timing::before_next_use, r);
     REQUIRE(step.has_value());
     std::uint64_t const times = facts_.job.accumulate;
@@ -97,15 +101,25 @@ class exhaustive {
     return out;
   }
 
-  void add_placement(std::uint32_t p) {
+  /// The first chunks that move and train are streamed; false where there are none.
+  bool add_placement(std::uint32_t p, std::uint32_t streamed) {
     schedule::knobs k{};
     k.persistent = rules_.placement.persistent(layout_, benefits_, p);
     for (std::uint8_t const stays : k.persistent) {
       k.sites.push_back(stays != 0 ? update::site::gpu : update::site::cpu);
     }
+    for (std::size_t c = 0; c < k.sites.size() && streamed > 0; ++c) {
+      if (k.sites[c] == update::site::cpu && trains(c)) {
+        k.sites[c] = update::site::streamed;
+        --streamed;
+      }
+    }
+    if (streamed > 0) {
+      return false;
+    }
     k.swap_ahead = std::max(1U, (interval_ + 1) / 2);
     k.time = update::before_next_use{}.choose(facts_.job);
-    k.defer = deferred(k.persistent);
+    k.defer = deferred(k.sites);
     std::uint32_t const fewest = schedule::fewest_buffers(layout_, k.persistent);
     std::uint32_t const most = std::max(fewest, schedule::most_buffers(layout_, k.persistent));
     for (k.buffers = fewest; k.buffers <= most; ++k.buffers) {
@@ -114,17 +128,22 @@ class exhaustive {
         add(k);
       }
     }
+    return true;
   }
-  /// All updates of the CPU if they wait for the norm; else the first ones, until the others take
-  /// no longer than backward.
-  std::uint32_t deferred(std::vector<std::uint8_t> const& persistent) const {
+  bool trains(std::size_t c) const {
+    return layout_.chunks[c].trainable && layout_.chunks[c].elements > 0;
+  }
+  /// All updates of chunks that move if they wait for the norm; else the first ones, until the CPU
+  /// takes no longer than backward for the others.
+  std::uint32_t deferred(std::vector<update::site> const& sites) const {
     std::vector<std::uint64_t> updates;
     cost::rates const r = cost::rates_of(machine_, link::fixed{}, facts_.job.world);
     auto const step = cost::make_step(facts_, layout_, update::timing::before_next_use, r);
     REQUIRE(step.has_value());
-    for (std::size_t c = 0; c < persistent.size(); ++c) {
-      if (persistent[c] == 0 && step->chunks[c].updated) {
-        updates.push_back(step->chunks[c].update_host.value);
+    for (std::size_t c = 0; c < sites.size(); ++c) {
+      if (sites[c] != update::site::gpu && step->chunks[c].updated) {
+        bool const cpu = sites[c] == update::site::cpu;
+        updates.push_back(cpu ? step->chunks[c].update_host.value : 0);
       }
     }
     std::uint64_t backward = 0;

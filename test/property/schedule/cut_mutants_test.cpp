@@ -115,6 +115,7 @@ TEST_CASE("a part of a cut step isn't another one") {
               rejection::missing_accumulate,
               rejection::double_accumulate,
               rejection::norm,
+              rejection::missing_input,  // scalars of the step before
               rejection::missing_result},
              in(from, [from, to](subject& s, program& q) {
                bool const defers = std::ranges::find(q.deferred, 1) != q.deferred.end();

@@ -141,6 +141,12 @@ void count(subject const& s, program const& p, std::uint64_t rank, counted& sum)
       case opcode::update:
         ++(i.version == 0 ? sum.left_over : sum.updates)[i.chunk.index()];
         break;
+      case opcode::update_part: {
+        std::uint64_t const shard = s.layout[i.chunk].elements / s.facts.job.world;
+        bool const last = (i.part + 1) * p.part_elements[i.chunk.index()] >= shard;
+        (i.version == 0 ? sum.left_over : sum.updates)[i.chunk.index()] += last ? 1U : 0U;
+        break;
+      }
       default:
         break;
     }

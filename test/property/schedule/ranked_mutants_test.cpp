@@ -402,6 +402,9 @@ bool add_deferred_update(subject& s, schedule::program& q, std::uint32_t version
     return false;
   }
   auto const at = test::positions(*resume, left_over);
+  if (at.empty()) {
+    return false;
+  }
   test::editable const from(*resume);
   test::editable e(q);
   test::editable::node n = from.nodes[s.pick(at)];
@@ -466,6 +469,7 @@ TEST_CASE("a segment isn't another one") {
            rejection::double_update,
            rejection::missing_update,
            rejection::missing_pass,
+           rejection::missing_input,  // scalars of the step before
            rejection::missing_accumulate,
            rejection::double_accumulate},
           [&](subject& s, schedule::program& q) {

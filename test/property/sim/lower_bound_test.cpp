@@ -24,6 +24,7 @@
 #include "protrain/sim/durations.hpp"
 #include "protrain/sim/simulate.hpp"
 #include "protrain/sim/whole_step.hpp"
+#include "protrain/update/site.hpp"
 #include "test/support/random_jobs.hpp"
 
 #include <doctest/doctest.h>
@@ -31,6 +32,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace lower_bound_test {
@@ -106,10 +108,15 @@ struct parts {
 
 parts facts_of(run const& x) {
   cost::rates const r = cost::rates_of(x.machine, link::fixed{}, x.job.facts.job.world);
-  auto step = cost::make_step(x.job.facts, x.job.layout, x.job.knobs.time, r, x.job.knobs.unroll);
+  schedule::knobs const& k = x.job.knobs;
+  auto step = cost::make_step(x.job.facts, x.job.layout, k.time, r, k.unroll, k.stream_parts);
   REQUIRE(step.has_value());
+  cost::streaming streamed{.slots = k.streaming_slots};
+  for (update::site const s : k.sites) {
+    streamed.chunks.push_back(s == update::site::streamed ? 1 : 0);
+  }
   auto placed = cost::make_placed(
-      x.job.facts, x.job.layout, *step, x.job.knobs.persistent, x.job.knobs.defer);
+      x.job.facts, x.job.layout, *step, k.persistent, k.defer, std::move(streamed));
   auto assigned = cost::make_assigned(x.job.facts,
                                       *step,
                                       r,

@@ -64,7 +64,7 @@ constexpr schedule::knobs mixed(chunk::layout const& l, trace::trace const& t) {
   schedule::knobs k{.buffers = 3, .time = update::timing::after_backward};
   k.persistent = chunk::persist_first{}.persistent(l, 2);
   for (std::uint8_t const stays : k.persistent) {
-    k.sites.push_back(update::gpu_if_persistent{}.choose(stays != 0));
+    k.sites.push_back(update::gpu_if_persistent{}.choose({.persistent = stays != 0}));
   }
   k.strategies = activation::interleaved{}.assign(activation::pins_of(t),
                                                   {.swap = 2, .checkpoint = 4, .interval = 3});

@@ -38,12 +38,32 @@ TEST_CASE("keys fix values, and what is missing stays open") {
   CHECK(r->interval == 5U);
   CHECK(r->chunk == 1'048'576U);
   CHECK(r->gradient_slots == 3U);
+  CHECK(r->streamed == 0U);
+  CHECK(r->streaming_slots == 0U);
   CHECK(r->time == update::timing::during_backward);
   auto const one = plan::parse("swap=7");
   REQUIRE(one.has_value());
   CHECK(one->swap == 7U);
   CHECK(!one->persist);
   CHECK(!one->time);
+}
+
+TEST_CASE("update sites") {
+  CHECK(plan::parse("update=cpu")->streamed == 0U);
+  CHECK(plan::parse("update=streamed")->streamed == plan::all_chunks);
+  CHECK(plan::parse("update=split:7")->streamed == 7U);
+  CHECK(!plan::parse("slots=2:3")->streamed);
+  CHECK(plan::parse("slots=2:3")->streaming_slots == 3U);
+  plan::numbers n{.chunk = 4096, .moving = 5, .streamed = 2, .streaming_slots = 3};
+  auto const says = [&](std::string_view part) {
+    return plan::print(n).view().find(part) != std::string_view::npos;
+  };
+  CHECK(says("update=split:2,defer=0,slots=2:3,"));
+  n.streamed = 5;
+  CHECK(says("update=streamed,defer=0,slots=2:3,"));
+  n.streamed = 0;
+  n.streaming_slots = 0;
+  CHECK(says("update=cpu,defer=0,slots=2:0,"));
 }
 
 TEST_CASE("sets of persistent chunks") {
@@ -93,15 +113,17 @@ TEST_CASE("every kind of broken value is named with key, value and reason") {
                        row{"chunk=-1MiB", "chunk", "-1MiB", "negative"},
                        row{"chunk=big", "chunk", "big", "not a size"},
                        row{"update=gpu", "update", "gpu", "not an update site"},
-                       row{"update=streamed", "update", "streamed", "not in this version"},
-                       row{"update=split:2", "update", "split:2", "not in this version"},
+                       row{"update=split", "update", "split", "split:N"},
+                       row{"update=split:", "update", "split:", "a number is missing"},
+                       row{"update=split:-1", "update", "split:-1", "negative"},
+                       row{"update=split:x", "update", "split:x", "not a number"},
                        row{"defer=1,time=after_backward", "defer", "after_backward", "time="},
                        row{"defer=-1", "defer", "-1", "negative"},
                        row{"levels=0:1", "levels", "0:1", "not in this version"},
                        row{"levels=0:", "levels", "0:", "missing"},
                        row{"levels=a", "levels", "a", "not a number"},
-                       row{"slots=2", "slots", "2", "slots=2:0"},
-                       row{"slots=2:1", "slots", "2:1", "not in this version"},
+                       row{"slots=2", "slots", "2", "slots=2:2"},
+                       row{"slots=2:x", "slots", "2:x", "not a number"},
                        row{"slots=x:0", "slots", "x:0", "not a number"},
                        row{"unroll=-1", "unroll", "-1", "negative"},
                        row{"unroll=all", "unroll", "all", "not a number"},

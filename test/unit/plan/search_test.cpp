@@ -14,6 +14,7 @@
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/policies.hpp"
 #include "protrain/trace/trace.hpp"
+#include "protrain/update/site.hpp"
 #include "protrain/update/state_format.hpp"
 #include "protrain/update/timing.hpp"
 
@@ -277,6 +278,84 @@ TEST_CASE("a bundle's policies decide") {
       plan::search(job(), hw::host_demo(), roomy, policies<>{}.with(update::after_backward{}));
   REQUIRE(late.has_value());
   CHECK(late->at.time == update::timing::after_backward);
+}
+
+TEST_CASE("streamed updates are as many as are asked for, the first ones") {
+  char const* const asked =
+      "persist=2,buffer=2,swap=0,checkpoint=0,chunk=1MiB,update=split:3,"
+      "slots=2:3";
+  auto const p = plan::make(job(1), hw::host_demo(), roomy, policies<>{}, wanted(asked));
+  REQUIRE(p.has_value());
+  CHECK(p->changed.empty());
+  CHECK(p->at.moving == 6);
+  CHECK(p->at.streamed == 3);
+  CHECK(p->knobs.streaming_slots == 3);
+  for (std::size_t c = 0; c < 8; ++c) {
+    CHECK(p->knobs.sites[c] == (c < 2   ? update::site::gpu
+                                : c < 5 ? update::site::streamed
+                                        : update::site::cpu));
+  }
+  CHECK(p->string().view().find("update=split:3,") != std::string_view::npos);
+  CHECK(p->string().view().find("slots=2:3,") != std::string_view::npos);
+  auto const again =
+      plan::make(job(1), hw::host_demo(), roomy, policies<>{}, *plan::parse(p->string().view()));
+  REQUIRE(again.has_value());
+  CHECK(again->knobs == p->knobs);
+  CHECK(again->string() == p->string());
+  auto const changes = [&](char const* keys, auto const& rules) {
+    auto const made = plan::make(job(1), hw::host_demo(), roomy, rules, wanted(keys));
+    REQUIRE(made.has_value());
+    return made->changed;
+  };
+  using lines = std::vector<text>;
+  CHECK(changes("persist=2,chunk=1MiB,update=split:99", policies<>{}) ==
+        lines{text("streamed 99 -> 6")});
+  CHECK(changes("persist=2,chunk=1MiB,update=streamed", policies<>{}) == lines{});
+  CHECK(changes("persist=2,chunk=1MiB,update=split:1,slots=2:0", policies<>{}) ==
+        lines{text("streaming slots 0 -> 1")});
+  CHECK(changes("persist=2,chunk=1MiB,update=split:3",
+                policies<>{}.with(update::gpu_if_persistent{})) == lines{text("streamed 3 -> 0")});
+}
+
+/// A policy of a user's: the last chunks, and no more than two.
+struct last_two {
+  using policy_tag = update::site_tag;
+  constexpr std::uint32_t most_streamed(std::uint32_t moving) const noexcept {
+    return moving < 2 ? moving : 2;
+  }
+  constexpr update::site choose(update::site_facts const& c) const noexcept {
+    if (c.persistent) {
+      return update::site::gpu;
+    }
+    return c.position + c.streamed < c.moving ? update::site::cpu : update::site::streamed;
+  }
+  bool operator==(last_two const&) const = default;
+};
+
+TEST_CASE("the search splits updates between the sites, as far as the policy lets it") {
+  hw::machine quick = hw::host_demo();
+  quick.host_to_device = {quick.host_to_device.per_second * 10};
+  quick.device_to_host = {quick.device_to_host.per_second * 10};
+  auto const fixed = wanted("persist=0,chunk=1MiB");
+  auto const cpu =
+      plan::make(job(1), quick, roomy, policies<>{}.with(update::gpu_if_persistent{}), fixed);
+  auto const both = plan::make(job(1), quick, roomy, policies<>{}, fixed);
+  auto const two = plan::make(job(1), quick, roomy, policies<>{}.with(last_two{}), fixed);
+  REQUIRE((cpu.has_value() && both.has_value() && two.has_value()));
+  CHECK(cpu->at.streamed == 0);
+  CHECK(cpu->at.streaming_slots == 0);
+  CHECK(both->at.streamed > 0);
+  auto const why = plan::explain(*both, quick, roomy, policies<>{}, fixed).why;
+  CHECK(why.view().find("are updated on the GPU, the rest on the CPU") != std::string_view::npos);
+  CHECK(both->predicted.iteration < cpu->predicted.iteration);
+  CHECK(both->predicted.bound <= both->predicted.iteration);
+  CHECK((two->at.streamed > 0 && two->at.streamed <= 2));
+  CHECK(two->predicted.iteration < cpu->predicted.iteration);
+  CHECK(two->knobs.sites[7] == update::site::streamed);
+  auto const none =
+      plan::make(job(1), quick, roomy, policies<>{}, wanted("persist=0,chunk=1MiB,slots=2:0"));
+  REQUIRE(none.has_value());
+  CHECK(none->at.streamed == 0);
 }
 
 TEST_CASE("a search that meets its limit says so and still answers") {

@@ -46,6 +46,11 @@ TEST_CASE("what it does, and why") {
           "model state 1 of 3 chunks of 2.00 KiB on the device, the rest in host memory through 1 "
           "buffer"));
   CHECK(has(p, "activations 1 kept, 2 checkpointed, 1 swapped"));
+  plan::plan streamed = p;
+  streamed.at.streamed = 2;
+  CHECK(has(streamed,
+            "model state 1 of 3 chunks of 2.00 KiB on the device, the rest in host memory through "
+            "1 buffer; 2 streamed through the device for their updates"));
   CHECK(has(p,
             "predicted   10.0 ms a step, 10.0k tokens/s, 1.00 MiB on the device, 0 B on the host"));
   CHECK(has(p, "bound by    h2d: forward 3.00 ms (compute), backward 7.00 ms (compute)"));

@@ -168,14 +168,16 @@ struct placement {
   std::uint32_t defer = 0;
   std::uint32_t unroll = schedule::default_unroll;
   std::uint32_t swap_ahead = 1;
-  std::uint32_t more_slots = 0;  ///< buffers and gradient slots beyond the fewest
+  std::uint32_t more_slots = 0;           ///< buffers and gradient slots beyond the fewest
+  std::vector<std::uint8_t> streamed{0};  ///< by chunk, of those that aren't persistent
 };
 
 inline std::vector<placement> placements() {
   return {{.persistent = {1}},
           {.persistent = {0}, .counts = {.swap = 9, .checkpoint = 9, .interval = 2}},
           {.persistent = {1, 0, 1, 0}, .counts = {.swap = 1, .checkpoint = 1}},
-          {.persistent = {0, 1}, .counts = {.checkpoint = 9}, .capacity = 5000}};
+          {.persistent = {0, 1}, .counts = {.checkpoint = 9}, .capacity = 5000},
+          {.persistent = {0, 0, 1, 0}, .counts = {.swap = 1}, .streamed = {1, 0, 0, 1}}};
 }
 
 struct planned {
@@ -188,7 +190,10 @@ inline planned plan(subject const& s, placement const& p) {
   schedule::knobs k{};
   for (std::size_t c = 0; c < out.layout.chunks.size(); ++c) {
     k.persistent.push_back(p.persistent[std::min(c, p.persistent.size() - 1)]);
-    k.sites.push_back(k.persistent.back() != 0 ? update::site::gpu : update::site::cpu);
+    bool const streamed = p.streamed[std::min(c, p.streamed.size() - 1)] != 0;
+    k.sites.push_back(k.persistent.back() != 0 ? update::site::gpu
+                      : streamed               ? update::site::streamed
+                                               : update::site::cpu);
   }
   k.strategies = activation::interleaved{}.assign(activation::pins_of(s.facts), p.counts);
   k.buffers = schedule::fewest_buffers(out.layout, k.persistent) + p.more_slots;

@@ -149,6 +149,18 @@ TEST_CASE("knobs that contradict the job are refused with a reason") {
       {[](setup& s) { s.knobs.sites.pop_back(); }, errc::invalid_argument},
       {[](setup& s) { s.knobs.strategies.pop_back(); }, errc::invalid_argument},
       {[](setup& s) { s.knobs.sites[0] = update::site::cpu; }, errc::not_allowed},
+      {[](setup& s) { s.knobs.sites[0] = update::site::streamed; }, errc::not_allowed},
+      {[](setup& s) { s.knobs.sites[3] = update::site::gpu; }, errc::not_allowed},
+      {[](setup& s) {
+         s.knobs.sites[3] = update::site::streamed;
+         s.knobs.streaming_slots = 0;
+       },
+       errc::out_of_range},
+      {[](setup& s) {
+         s.knobs.sites[3] = update::site::streamed;
+         s.knobs.stream_parts = 0;
+       },
+       errc::out_of_range},
       {[](setup& s) { s.knobs.buffers = 0; }, errc::out_of_range},
       {[](setup& s) { s.knobs.gradient_slots = 1; }, errc::out_of_range},
       {[](setup& s) { s.knobs.unroll = 0; }, errc::out_of_range},
@@ -260,6 +272,121 @@ TEST_CASE("each use of a tied tensor is a contribution of its own, frozen ones g
   CHECK(p.spans[0].tensors == std::vector<schedule::span_tensor>{{0, true}});
   CHECK(p.spans[1].tensors == std::vector<schedule::span_tensor>{{0, false}, {1, true}});
   CHECK(count(p, opcode::update) == 2);
+}
+
+/// The last two of `blocks` chunks, none persistent, are streamed.
+setup make_streamed(std::size_t blocks, std::uint64_t accumulate = 1) {
+  setup s = make(blocks, 0, accumulate);
+  s.knobs.sites[blocks - 1] = s.knobs.sites[blocks - 2] = update::site::streamed;
+  return s;
+}
+
+TEST_CASE("a streamed chunk's parts go up, are updated and come back, a slot at a time") {
+  setup s = make_streamed(4);
+  for (std::uint32_t const parts : {1U, 2U, 3U, 4U, 99U}) {
+    CAPTURE(parts);
+    s.knobs.stream_parts = parts;
+    auto const p = s.compile();
+    // Chunks of 512 elements: parts of 512, 256, 256, 128 and 128.
+    std::ptrdiff_t const each = parts == 1 ? 1 : parts < 4 ? 2 : 4;
+    CHECK(count(p, opcode::state_in) == 2 * each);
+    CHECK(count(p, opcode::update_part) == 2 * each);
+    CHECK(count(p, opcode::state_out) == 2 * each);
+    CHECK(count(p, opcode::update) == 2);
+    CHECK(count(p, opcode::scalars_upload) == 1);
+    auto const elements = static_cast<std::uint64_t>(512 / each);
+    CHECK(p.part_elements == std::vector<std::uint64_t>{0, 0, elements, elements});
+  }
+  CHECK(queues(s.compile(), opcode::state_in) == bit(queue_id::h2d));
+  CHECK(queues(s.compile(), opcode::update_part) == bit(queue_id::compute));
+  CHECK(queues(s.compile(), opcode::state_out) == bit(queue_id::d2h));
+}
+
+/// Offset and operand of every part's slot.
+std::vector<std::uint32_t> slots_used(schedule::program const& p) {
+  std::vector<std::uint32_t> out;
+  for (schedule::instruction const& i : p.instructions) {
+    if (i.op == opcode::state_in) {
+      out.push_back(p.operands_of(i).front().allocation.value);
+    }
+  }
+  return out;
+}
+
+TEST_CASE("no more parts than slots are on the device") {
+  setup s = make_streamed(4);
+  for (std::uint32_t const slots : {1U, 2U, 3U, 8U}) {
+    CAPTURE(slots);
+    s.knobs.streaming_slots = slots;
+    auto const p = s.compile();
+    auto used = slots_used(p);
+    REQUIRE(used.size() == 8);
+    for (std::size_t i = 0; i + slots < used.size(); ++i) {
+      CHECK(used[i] == used[i + slots]);
+    }
+    std::int64_t now = 0;
+    for (schedule::instruction const& i : p.instructions) {
+      now += i.op == opcode::state_in ? 1 : i.op == opcode::state_out ? -1 : 0;
+      CHECK((now >= 0 && now <= std::int64_t{slots}));
+    }
+    std::ranges::sort(used);
+    used.erase(std::unique(used.begin(), used.end()), used.end());
+    CHECK(used.size() == slots);
+  }
+}
+
+TEST_CASE("slots are device memory of their own: value, state and a gradient that waits") {
+  setup s = make_streamed(4);
+  setup const cpu = make(4, 0);
+  auto const staging = [](setup const& x) {
+    auto const report = schedule::memory_of(x.compile(), space::device);
+    return report.maximum[static_cast<std::size_t>(category::staging)];
+  };
+  s.knobs.streaming_slots = 3;
+  s.knobs.stream_parts = 4;
+  // 128 elements of 4 + 8 bytes, and 4 of the store of an update that waits; the scalars.
+  CHECK(staging(s) == staging(cpu) + 3 * std::uint64_t{128} * 16 + schedule::scalars_bytes);
+  s.knobs.time = update::timing::during_backward;
+  // The gradient is read where it was reduced, and its norm taken there.
+  CHECK(staging(s) == staging(cpu) + 3 * std::uint64_t{128} * 12 + schedule::scalars_bytes +
+                          schedule::norm_cell_bytes);
+}
+
+TEST_CASE("a gradient that needn't wait is read on the device, one that must goes to the host") {
+  setup s = make_streamed(4);
+  CHECK(count(s.compile(), opcode::offload) == 4);
+  s.knobs.time = update::timing::during_backward;
+  CHECK(count(s.compile(), opcode::offload) == 2);
+  CHECK(queues(s.compile(), opcode::norm_partial) == (bit(queue_id::cpu) | bit(queue_id::compute)));
+  s.facts.job.accumulate = 2;
+  CHECK(count(s.compile(), opcode::offload) == 8);
+  CHECK(queues(s.compile(), opcode::norm_partial) == bit(queue_id::cpu));
+  CHECK(queues(s.compile(), opcode::accumulate) == bit(queue_id::cpu));
+}
+
+TEST_CASE("parts of a chunk wait for the slot, not for each other") {
+  setup s = make_streamed(4);
+  s.knobs.streaming_slots = 2;
+  auto const p = s.compile();
+  // The second part goes up beside the update of the first and comes back without waiting for the
+  // third, which goes up beside that.
+  std::vector<std::uint32_t> in;
+  std::vector<std::uint32_t> out;
+  for (std::uint32_t i = 0; i < p.instructions.size(); ++i) {
+    if (p.instructions[i].op == opcode::state_in) {
+      in.push_back(i);
+    } else if (p.instructions[i].op == opcode::state_out) {
+      out.push_back(i);
+    }
+  }
+  auto const waits_for = [&](std::uint32_t i, std::uint32_t for_what) {
+    return std::ranges::count(p.dependencies_of(p.instructions[i]), for_what) > 0;
+  };
+  for (std::size_t k = 0; k + 2 < in.size(); ++k) {
+    CHECK(waits_for(in[k + 2], out[k]));
+    CHECK_FALSE(waits_for(out[k], in[k + 1]));
+    CHECK_FALSE(waits_for(out[k + 1], in[k + 2]));
+  }
 }
 
 TEST_CASE("checkpointing and swapping save device memory, swapping costs host memory") {

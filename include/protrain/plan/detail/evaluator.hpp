@@ -43,6 +43,7 @@ struct scored {
   picoseconds time{};
   std::uint64_t device = 0;  ///< extents
   std::uint64_t host = 0;
+  std::uint64_t instructions = 0;
 };
 
 /// Largest end of an allocation in `where`.
@@ -59,8 +60,13 @@ class evaluator {
  public:
   constexpr evaluator(space_of<Policies> const& all, hw::machine const& m)
       : space_(all), machine_(m) {
-    for (cost::placed const& p : all.placements) {
-      oversize_.push_back(pattern(p));
+    take_placements();
+  }
+
+  /// Those that the space has got since.
+  constexpr void take_placements() {
+    while (oversize_.size() < space_.placements.size()) {
+      oversize_.push_back(pattern(space_.placements[oversize_.size()]));
     }
   }
 
@@ -81,6 +87,7 @@ class evaluator {
       out.time += sim::finish_of(p, durations(p)) * p.times;
       out.device = std::max(out.device, extent_of(p, space::device));
       out.host = std::max(out.host, extent_of(p, space::host));
+      out.instructions += p.instructions.size();
     }
     remember(out);
     by_assignment_[c.assignment].push_back(results_.size());

@@ -9,7 +9,10 @@
 #include "protrain/hw/machine.hpp"
 #include "protrain/plan/budget.hpp"
 #include "protrain/plan/detail/axes.hpp"
+#include "protrain/plan/detail/changes.hpp"
 #include "protrain/plan/detail/evaluator.hpp"
+#include "protrain/plan/detail/local_search.hpp"
+#include "protrain/plan/detail/split_search.hpp"
 #include "protrain/plan/infeasible.hpp"
 #include "protrain/plan/limits.hpp"
 #include "protrain/plan/parse.hpp"
@@ -45,7 +48,10 @@ class searcher {
   constexpr result<plan, infeasible> run() {
     try_fixed();
     enumerate();
-    bool const proven = descend();
+    bool proven = descend();
+    if (best_ == none) {
+      proven = split_updates(proven);  // some need less host memory
+    }
     if (best_ == none) {
       find_least();
     }
@@ -53,12 +59,21 @@ class searcher {
       return shortage();
     }
     if (!proven) {
-      refine();
+      local_search<searcher>(*this).run(limits_.refinements);
+    }
+    std::size_t const unsplit = best_;
+    proven = split_updates(proven);
+    if (!proven && best_ != unsplit) {
+      local_search<searcher>(*this).run(limits_.splits);
     }
     return answer(proven);
   }
 
  private:
+  template <class>
+  friend class local_search;
+  template <class>
+  friend class split_search;
   static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
 
   // --- candidates
@@ -87,9 +102,10 @@ class searcher {
     }
     return key(a.what) < key(b.what);
   }
-  constexpr std::array<std::uint32_t, 4> key(candidate const& c) const {
+  constexpr std::array<std::uint32_t, 5> key(candidate const& c) const {
     activation::counts const& n = space_.counts[c.assignment];
-    return {c.placement, c.buffers, n.swap, n.checkpoint};
+    placement_numbers const& p = space_.placed_as[c.placement];
+    return {p.persist, c.buffers, n.swap, n.checkpoint, p.streamed};
   }
 
   constexpr candidate bounded(std::size_t placement,
@@ -101,6 +117,7 @@ class searcher {
     cost::placed const& p = space_.placements[placement];
     cost::assigned const& a = space_.assignments[assignment];
     out.bound = cost::lower_bound(space_.step, p, a, buffers);
+    programs_.take_placements();
     out.least = programs_.least_memory(placement, assignment, buffers);
     return out;
   }
@@ -135,7 +152,7 @@ class searcher {
       pairs += values(space_.checkpoint_axis(s), stride).size();
     }
     std::uint64_t placed = 0;
-    for (std::size_t i = 0; i < space_.placements.size(); i += stride) {
+    for (std::size_t i = 0; i < space_.persistences; i += stride) {
       placed += values(space_.buffer_axis(space_.placements[i]), stride).size();
     }
     return checked_mul(pairs, placed);
@@ -151,7 +168,7 @@ class searcher {
         insert_sorted(assignments, space_.assignment(s, c));
       }
     }
-    axis const all{0, static_cast<std::uint32_t>(space_.placements.size() - 1)};
+    axis const all{0, space_.persistences - 1};
     for (std::uint32_t const p : values(all, stride_)) {
       for (std::uint32_t const b : values(space_.buffer_axis(space_.placements[p]), stride_)) {
         for (std::size_t const a : assignments) {
@@ -208,41 +225,8 @@ class searcher {
     return stride_ == 1;
   }
 
-  // --- around the best one
-
-  /// Moves to the best neighbour until there is none, or the limit is met.
-  constexpr void refine() {
-    std::size_t const most = programs_.results().size() + limits_.refinements;
-    std::size_t from = none;
-    for (std::uint32_t reach = std::max<std::uint32_t>(stride_, 4); reach > 0; reach /= 2) {
-      from = none;
-      while (from != best_ && programs_.results().size() < most) {
-        from = best_;
-        try_neighbours(programs_.results()[from].what, reach, most);
-      }
-    }
-  }
-
-  /// By value: evaluating moves the results that it came from.
-  constexpr void try_neighbours(candidate c, std::uint32_t reach, std::size_t most) {
-    activation::counts const n = space_.counts[c.assignment];
-    axis const persist{0, static_cast<std::uint32_t>(space_.placements.size() - 1)};
-    for (std::uint32_t const p : around(c.placement, persist, reach)) {
-      axis const buffers = space_.buffer_axis(space_.placements[p]);
-      std::uint32_t const middle = clamp(c.buffers, buffers.low, buffers.high);
-      for (std::uint32_t const b : around(middle, buffers, reach)) {
-        for (std::uint32_t const s : around(n.swap, space_.swap_axis, reach)) {
-          axis const checkpoint = space_.checkpoint_axis(s);
-          std::uint32_t const most_like = clamp(n.checkpoint, checkpoint.low, checkpoint.high);
-          for (std::uint32_t const k : around(most_like, checkpoint, reach)) {
-            candidate const next = bounded(p, space_.assignment(s, k), b);
-            if (programs_.results().size() < most && !hopeless(next)) {
-              evaluate(next);
-            }
-          }
-        }
-      }
-    }
+  constexpr bool split_updates(bool proven) {
+    return space_.splits() ? split_search<searcher>(*this).run(proven) : proven;
   }
 
   // --- when nothing has been found to fit

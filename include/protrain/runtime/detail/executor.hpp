@@ -10,7 +10,6 @@
 #include "protrain/comm/communicator.hpp"
 #include "protrain/core/float_environment.hpp"
 #include "protrain/device/device.hpp"
-#include "protrain/model/parameter.hpp"
 #include "protrain/optim/scale.hpp"
 #include "protrain/optim/update_rule.hpp"
 #include "protrain/runtime/batch.hpp"
@@ -18,6 +17,7 @@
 #include "protrain/runtime/detail/cpu_work.hpp"
 #include "protrain/runtime/detail/setup.hpp"
 #include "protrain/runtime/detail/shards.hpp"
+#include "protrain/runtime/detail/step_values.hpp"
 #include "protrain/runtime/kernels.hpp"
 
 #include <algorithm>
@@ -27,51 +27,6 @@
 #include <vector>
 
 namespace protrain::inline v0::runtime::detail {
-
-/// Parameters that one set of step values serves.
-struct parameter_group {
-  bool decay = true;
-  float learning_rate_scale = 1;
-  bool operator==(parameter_group const&) const = default;
-};
-
-/// The distinct groups, and each parameter's.
-struct parameter_groups {
-  std::vector<parameter_group> members{};
-  std::vector<std::uint32_t> of{};  ///< by parameter
-};
-
-inline parameter_groups groups_of(std::vector<model::parameter> const& parameters) {
-  parameter_groups out;
-  for (model::parameter const& p : parameters) {
-    parameter_group const group{p.decay, p.learning_rate_scale};
-    auto const at = std::ranges::find(out.members, group);
-    out.of.push_back(static_cast<std::uint32_t>(at - out.members.begin()));
-    if (at == out.members.end()) {
-      out.members.push_back(group);
-    }
-  }
-  return out;
-}
-
-/// What the instructions of one step have in common. Written before the first is submitted.
-template <optim::update_rule Rule>
-struct step_values {
-  std::vector<typename Rule::step_type> groups{};  ///< by position in `executor::groups_`
-  float loss_scale = 0;
-  std::uint64_t step = 0;  ///< attempted steps before this one
-
-  static step_values of(std::size_t groups) {
-    return {.groups = std::vector<typename Rule::step_type>(groups)};
-  }
-};
-
-/// What an update multiplies gradients by, and whether it is left out: the scalars cell.
-struct update_scalars {
-  float scale = 1;
-  std::uint32_t skip = 0;
-};
-static_assert(sizeof(update_scalars) <= schedule::scalars_bytes);
 
 template <device::device Device, comm::communicator Comm, optim::update_rule Rule>
 class executor {
@@ -172,6 +127,12 @@ class executor {
         return finish_norm(i);
       case op::update:
         return update(i);
+      case op::state_in:
+        return copy_part(i, queue);
+      case op::update_part:
+        return update_part(i);
+      case op::state_out:
+        return bring_back(i, queue);
     }
   }
 
@@ -209,6 +170,32 @@ class executor {
   /// From the first operand to the second.
   void copy(schedule::instruction const& i, device::queue_ref queue) {
     device_.copy(queue, operand_address(i, 1), operand_address(i, 0), i.amount);
+  }
+
+  /// Each array that the slot holds as one range lies on the host as one range or several.
+  void copy_part(schedule::instruction const& i, device::queue_ref queue) {
+    std::byte* slot = nullptr;
+    for (schedule::operand const& o : program().operands_of(i)) {
+      std::byte* const at = bind_->address(program(), o);
+      if (program().allocations[o.allocation.index()].where == space::device) {
+        slot = at;
+        continue;
+      }
+      bool const up = i.op == op::state_in;
+      device_.copy(queue, up ? slot : at, up ? at : slot, o.bytes);
+      slot += o.bytes;
+    }
+  }
+
+  /// A streamed chunk changes where it lives when its first part is back, until its last one is.
+  void bring_back(schedule::instruction const& i, device::queue_ref queue) {
+    bool const left_over = i.version == 1;
+    std::uint64_t const end = (i.part + 1) * program().part_elements[i.chunk.index()];
+    if (i.part == 0) {
+      ++(left_over ? left_started_ : own_updates_);
+    }
+    copy_part(i, queue);
+    left_done_ += left_over && end >= shard(i.chunk).elements ? 1U : 0U;
   }
 
   void run_block(schedule::instruction const& i, pass_binding const& b, device::queue_ref queue) {
@@ -259,9 +246,9 @@ class executor {
     return (m * comm_.size() + comm_.rank()) * job().micro_batch;
   }
 
-  dtype store_type(schedule::operand const& o) const {
-    bool const wide = o.bytes == shard(o.chunk).elements * 4;
-    return wide ? dtype::f32 : job().type;
+  /// Of a store that holds `elements`: sums are fp32.
+  dtype store_type(schedule::operand const& o, std::uint64_t elements) const {
+    return o.bytes == elements * 4 ? dtype::f32 : job().type;
   }
 
   void accumulate_span(schedule::instruction const& i) {
@@ -270,7 +257,7 @@ class executor {
                           shard(i.chunk),
                           bind_->before() + i.micro_batch == 0,
                           job().type,
-                          store_type(find(i, role::store)),
+                          store_type(find(i, role::store), shard(i.chunk).elements),
                           address(i, role::gradient),
                           address(i, role::store),
                           piece);
@@ -284,9 +271,9 @@ class executor {
     return {.value = has(i, role::value) ? address(i, role::value) : nullptr,
             .state = has(i, role::state) ? address(i, role::state) : nullptr,
             .gradient = bind_->address(program(), g),
-            .gradient_type = stored ? store_type(g) : job().type,
+            .gradient_type = stored ? store_type(g, i.amount) : job().type,
             .value_type = job().type,
-            .elements = shard(i.chunk).elements};
+            .elements = i.amount};
   }
 
   /// This rank's sum of squares: the host's chunks and the device's.
@@ -360,6 +347,28 @@ class executor {
         }
       }
     });
+  }
+
+  /// The elements of the chunk that lie in the part, at their places in the slot.
+  void update_part(schedule::instruction const& i) {
+    update_scalars scalars;
+    std::memcpy(&scalars, address(i, role::scalars), sizeof scalars);
+    if (scalars.skip != 0) {
+      return;
+    }
+    step_values<Rule> const& of = i.version == 0 ? left_ : now_;
+    chunk_arrays const a = arrays(i);
+    std::uint64_t const begin = i.part * program().part_elements[i.chunk.index()];
+    for (chunk::placed_tensor t : shard(i.chunk).tensors) {
+      std::uint64_t const from = std::clamp(t.offset, begin, begin + i.amount);
+      std::uint64_t const to = std::clamp(t.offset + t.elements, begin, begin + i.amount);
+      t.offset = from - begin;
+      t.elements = to - from;
+      if (t.elements > 0) {
+        update_tensor<Rule>(
+            job().state, of.groups[groups_.of[t.parameter.index()]], scalars.scale, t, a);
+      }
+    }
   }
 
   Device& device_;

@@ -23,7 +23,8 @@ struct chunk_homes {
 
 struct carried {
   std::vector<chunk_homes> chunks{};
-  allocation_id staging{};  ///< of reductions of regular chunks
+  std::vector<allocation_id> streaming{};  ///< slots for parts of streamed chunks
+  allocation_id staging{};                 ///< of reductions of regular chunks
   allocation_id device_norm{};
   allocation_id device_scalars{};
   allocation_id norm_copy{};
@@ -62,6 +63,7 @@ class carried_memory {
       }
     }
     take_buffers(values);
+    take_streaming();
     take_staging();
     take_cells();
     return std::move(out_);
@@ -98,6 +100,19 @@ class carried_memory {
     }
   }
 
+  /// Each holds the largest part: value, state and, where it waits on the host, the gradient.
+  constexpr void take_streaming() {
+    std::uint64_t largest = 0;
+    for (std::size_t c = 0; c < rules_.chunks(); ++c) {
+      auto const id = make_id<chunk_id>(c);
+      std::uint64_t const part = checked_mul(rules_.part_elements(id), rules_.streamed_bytes(id));
+      largest = std::max(largest, part);
+    }
+    for (std::uint32_t i = 0; i < rules_.streaming_slots() && largest > 0; ++i) {
+      out_.streaming.push_back(cell(space::device, largest));
+    }
+  }
+
   /// One is enough: reductions run one after the other.
   constexpr void take_staging() {
     std::uint64_t largest = 0;
@@ -114,14 +129,20 @@ class carried_memory {
   }
 
   constexpr void take_cells() {
-    bool gpu = false;
+    bool norms = false;
+    bool updates = false;
     for (std::size_t c = 0; c < rules_.chunks(); ++c) {
       auto const id = make_id<chunk_id>(c);
-      gpu = gpu || (rules_.updated(id) && rules_.site(id) == update::site::gpu);
+      norms = norms || (rules_.updated(id) && rules_.gradient_on_device(id));
+      updates = updates || (rules_.updated(id) && rules_.site(id) != update::site::cpu);
     }
-    if (gpu) {
+    if (norms) {
       out_.device_norm = cell(space::device, norm_cell_bytes);
+    }
+    if (updates) {
       out_.device_scalars = cell(space::device, scalars_bytes);
+    }
+    if (norms) {
       out_.norm_copy = cell(space::host, norm_cell_bytes);
     }
     out_.host_norm = cell(space::host, norm_cell_bytes);

@@ -6,6 +6,7 @@
 #include "protrain/schedule/detail/residency.hpp"
 #include "protrain/schedule/detail/state_rules.hpp"
 #include "protrain/schedule/detail/states.hpp"
+#include "protrain/schedule/detail/streams.hpp"
 #include "protrain/schedule/knobs.hpp"
 #include "protrain/schedule/spans.hpp"
 
@@ -32,15 +33,18 @@ class compiler {
                 .micro_batches = emit_.out.micro_batches,
                 .backward_too = trains(part)},
         rules_(t, l, k, b, emit_.out.spans),
-        values_(emit_, l, stages_, k.persistent, rules_, policy),
-        states_(emit_, t, l, k, rules_),
+        streams_(emit_, rules_),
+        values_(emit_, l, stages_, k.persistent, rules_, policy, streams_),
+        states_(emit_, t, l, k, rules_, streams_),
         output_(t.blocks.size(), allocation_id{}),
         output_gradient_(t.blocks.size(), allocation_id{}),
         saved_(t.blocks.size(), allocation_id{}),
         swapped_(t.blocks.size(), allocation_id{}) {
     emit_.out.deferred = rules_.all_deferred();
+    emit_.out.part_elements = rules_.all_parts();
     at_ = carried_memory(emit_, t, l, k, rules_).run(values_);
     states_.set_homes(at_);
+    streams_.set_homes(at_);
     losses_.reserve(stages_.micro_batches);
     for (std::uint32_t m = 0; m < stages_.micro_batches; ++m) {
       losses_.push_back(emit_.take({.where = space::device,
@@ -212,6 +216,7 @@ class compiler {
     emit_.use(role::loss, access::read_write, losses_[m]);
     emit_.end();
     emit_.give(scratch);
+    streams_.advance();
     if (!trains(part_)) {
       emit_.give(saved_[b.index()]);
       if (b.value > 0) {
@@ -320,6 +325,7 @@ class compiler {
       output_gradient_[b.index() - 1] = dx;
       emit_.give(output_[b.index() - 1]);
     }
+    streams_.advance();
     for (std::uint32_t const s : spans) {
       states_.close(m, s, b);
     }
@@ -332,6 +338,7 @@ class compiler {
   segment part_;
   stages stages_;
   state_rules rules_;
+  streams streams_;
   residency<Eviction> values_;
   states states_;
   carried at_{};

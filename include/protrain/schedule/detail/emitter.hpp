@@ -15,6 +15,8 @@ namespace protrain::inline v0::schedule::detail {
 
 class emitter {
  public:
+  static constexpr std::uint32_t all_pieces = ~std::uint32_t{0};
+
   program out;
 
   constexpr std::uint32_t position() const {
@@ -45,20 +47,34 @@ class emitter {
     a.end = position();
     user const& u = users_[id.index()];
     clock last = u.before;
-    merge(last, u.written);
-    merge(last, u.read);
+    merge(last, u.whole.written);
+    merge(last, u.whole.read);
     arenas_[static_cast<std::size_t>(a.where)].give(a.offset, last);
     id = {};
+  }
+
+  /// From now on, who uses one of `n` disjoint pieces of an allocation doesn't wait for who uses
+  /// another. Not for memory that is given back.
+  constexpr void split(allocation_id id, std::uint32_t n) {
+    if (id.valid()) {
+      users_[id.index()].pieces.assign(n, {});
+    }
   }
 
   /// Starts an instruction; `operand` adds to it and `end` computes what it waits for.
   constexpr void begin(instruction i) {
     i.first_operand = static_cast<std::uint32_t>(out.operands.size());
     current_ = i;
+    pieces_.clear();
   }
 
-  /// The whole allocation, or the given part of it. Absent ids are skipped.
-  constexpr void use(role what, access mode, allocation_id id, operand part = {}) {
+  /// The whole allocation, or the given part of it, which may lie in one piece. Absent ids are
+  /// skipped.
+  constexpr void use(role what,
+                     access mode,
+                     allocation_id id,
+                     operand part = {},
+                     std::uint32_t piece = all_pieces) {
     if (!id.valid()) {
       return;
     }
@@ -69,6 +85,7 @@ class emitter {
     part.mode = mode;
     part.allocation = id;
     out.operands.push_back(part);
+    pieces_.push_back(piece);
   }
 
   constexpr void end() {
@@ -83,9 +100,11 @@ class emitter {
     queues_[q].push_back(index);
     known[q] = static_cast<std::uint32_t>(queues_[q].size());
     clocks_.push_back(known);
-    for (operand const& o : std::span(out.operands).subspan(i.first_operand)) {
+    for (std::size_t k = 0; k < pieces_.size(); ++k) {
+      operand const& o = out.operands[i.first_operand + k];
       user& u = users_[o.allocation.index()];
-      (writes(o.mode) ? u.written : u.read)[q] = known[q];
+      accesses& a = pieces_[k] == all_pieces ? u.whole : u.pieces[pieces_[k]];
+      (writes(o.mode) ? a.written : a.read)[q] = known[q];
     }
     out.instructions.push_back(i);
   }
@@ -99,26 +118,39 @@ class emitter {
   }
 
  private:
+  struct accesses {
+    clock written{};
+    clock read{};
+  };
   /// Who touched an allocation, by queue, and who used its bytes before it.
   struct user {
     clock before{};
-    clock written{};
-    clock read{};
+    accesses whole{};
+    std::vector<accesses> pieces{};
   };
   static constexpr std::uint32_t still_live = ~std::uint32_t{0};
 
   /// Everything that has to be done before the operands of `i` may be touched.
   constexpr clock needed_by(instruction const& i) const {
     clock needed{};
-    for (operand const& o : std::span(out.operands).subspan(i.first_operand)) {
+    for (std::size_t k = 0; k < pieces_.size(); ++k) {
+      operand const& o = out.operands[i.first_operand + k];
       user const& u = users_[o.allocation.index()];
       merge(needed, u.before);
-      merge(needed, u.written);
-      if (writes(o.mode)) {
-        merge(needed, u.read);
+      await(needed, u.whole, o.mode);
+      for (std::uint32_t n = 0; n < u.pieces.size(); ++n) {
+        if (pieces_[k] == all_pieces || pieces_[k] == n) {
+          await(needed, u.pieces[n], o.mode);
+        }
       }
     }
     return needed;
+  }
+  static constexpr void await(clock& needed, accesses const& before, access mode) {
+    merge(needed, before.written);
+    if (writes(mode)) {
+      merge(needed, before.read);
+    }
   }
 
   /// Adds the dependencies that make `needed` known, latest instruction first, so that what one
@@ -142,6 +174,7 @@ class emitter {
   }
 
   instruction current_{};
+  std::vector<std::uint32_t> pieces_{};  ///< of its operands
   // Vectors, because nvcc's constant evaluation doesn't destroy the elements of an array.
   std::vector<arena> arenas_ = std::vector<arena>(space_count, arena{});
   std::vector<std::vector<std::uint32_t>> queues_ =

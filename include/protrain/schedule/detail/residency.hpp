@@ -6,6 +6,7 @@
 #include "protrain/chunk/layout.hpp"
 #include "protrain/schedule/detail/emitter.hpp"
 #include "protrain/schedule/detail/state_rules.hpp"
+#include "protrain/schedule/detail/streams.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -43,13 +44,15 @@ class residency {
                       stages const& s,
                       std::vector<std::uint8_t> const& persistent,
                       state_rules const& rules,
-                      Eviction const& policy)
+                      Eviction const& policy,
+                      streams& streamed)
       : emit_(to),
         layout_(l),
         stages_(s),
         persistent_(persistent),
         rules_(rules),
         policy_(policy),
+        streams_(streamed),
         host_(l.chunks.size(), allocation_id{}),
         device_(l.chunks.size(), allocation_id{}) {}
 
@@ -122,6 +125,7 @@ class residency {
   }
 
   constexpr void upload(chunk_id c, allocation_id into) {
+    streams_.finish(c);
     std::uint64_t const own = rules_.value_shard(c);
     bool const several = rules_.ranks() > 1;
     emit_.begin(
@@ -199,13 +203,13 @@ class residency {
   }
 
   /// Regular chunks of all stages up to `cursor_` are resident; moves it on until a buffer is
-  /// missing.
+  /// missing, or a chunk is on its way for an update: to wait for it would hold passes up.
   constexpr void look_ahead(std::uint32_t stage) {
     std::uint32_t const last = std::min(stages_.count() - 1, stage + stages_.round());
     for (std::uint32_t t = std::max(stage + 1, cursor_); t <= last; ++t) {
       for (chunk_id const c : needed(t)) {
         bool const missing = moves(c) && !layout_[c].oversize && !device_[c.index()].valid();
-        if (missing && !load(c, stage, t)) {
+        if (missing && (streams_.pending(c) || !load(c, stage, t))) {
           return;
         }
       }
@@ -237,6 +241,7 @@ class residency {
   std::vector<std::uint8_t> const& persistent_;
   state_rules const& rules_;
   Eviction const& policy_;
+  streams& streams_;
   std::vector<slot> slots_;
   std::vector<chunk_id> oversize_;
   std::vector<allocation_id> host_;

@@ -41,8 +41,12 @@ class state_rules {
   constexpr std::size_t chunks() const { return spans_.size(); }
   constexpr update::site site(chunk_id c) const { return knobs_.sites[c.index()]; }
   constexpr bool persistent(chunk_id c) const { return knobs_.persistent[c.index()] != 0; }
+  /// Where the chunk's whole gradient is read: sums are made there, and norms.
+  constexpr bool gradient_on_device(chunk_id c) const {
+    return site(c) == update::site::gpu || (streamed(c) && !stored(c));
+  }
   constexpr queue_id queue(chunk_id c) const {
-    return site(c) == update::site::gpu ? queue_id::compute : queue_id::cpu;
+    return gradient_on_device(c) ? queue_id::compute : queue_id::cpu;
   }
   constexpr space where(chunk_id c) const { return persistent(c) ? space::device : space::host; }
 
@@ -52,6 +56,30 @@ class state_rules {
   constexpr std::uint64_t contributions(chunk_id c) const {
     return checked_mul(spans_[c.index()], facts_.job.accumulate);
   }
+
+  /// True when the chunk's state goes to the device for its update.
+  constexpr bool streamed(chunk_id c) const {
+    return site(c) == update::site::streamed && updated(c);
+  }
+  /// Elements of a part of a rank's shard; the last part may have fewer.
+  constexpr std::uint64_t part_elements(chunk_id c) const {
+    return streamed(c) ? schedule::part_elements(shard(c), knobs_.stream_parts) : 0;
+  }
+  constexpr std::uint32_t parts(chunk_id c) const {
+    return static_cast<std::uint32_t>(ceil_div(shard(c), part_elements(c)));
+  }
+  constexpr std::vector<std::uint64_t> all_parts() const {
+    std::vector<std::uint64_t> out{};
+    for (std::size_t c = 0; c < chunks(); ++c) {
+      out.push_back(part_elements(make_id<chunk_id>(c)));
+    }
+    return out;
+  }
+  /// Bytes per element that go up for an update.
+  constexpr std::uint64_t streamed_bytes(chunk_id c) const {
+    return bytes_.value + bytes_.state + (stored(c) ? store_bytes(c) : 0);
+  }
+  constexpr std::uint32_t streaming_slots() const { return knobs_.streaming_slots; }
 
   /// True when the chunk's own update belongs to the next step.
   constexpr bool deferred(chunk_id c) const { return deferred_[c.index()] != 0; }
@@ -81,15 +109,19 @@ class state_rules {
     return checked_mul(shard(c), bytes_.state);
   }
   constexpr std::uint64_t store_shard(chunk_id c) const {
-    return checked_mul(shard(c), contributions(c) > 1 ? 4 : bytes_.gradient);
+    return checked_mul(shard(c), store_bytes(c));
+  }
+  /// Per element.
+  constexpr std::uint64_t store_bytes(chunk_id c) const {
+    return contributions(c) > 1 ? 4 : bytes_.gradient;
   }
 
  private:
-  /// The first chunks in forward order that the CPU updates: they are needed first.
+  /// The first chunks in forward order that aren't persistent: they are needed first.
   constexpr void defer() {
     std::uint32_t left = knobs_.time == update::timing::before_next_use ? knobs_.defer : 0;
     for (std::size_t c = 0; c < spans_.size() && left > 0; ++c) {
-      if (spans_[c] > 0 && knobs_.sites[c] == update::site::cpu) {
+      if (spans_[c] > 0 && knobs_.sites[c] != update::site::gpu) {
         deferred_[c] = 1;
         --left;
       }

@@ -6,6 +6,7 @@
 #include "protrain/schedule/detail/carried.hpp"
 #include "protrain/schedule/detail/emitter.hpp"
 #include "protrain/schedule/detail/state_rules.hpp"
+#include "protrain/schedule/detail/streams.hpp"
 #include "protrain/schedule/knobs.hpp"
 
 #include <algorithm>
@@ -20,8 +21,9 @@ class states {
                    trace::trace const& t,
                    chunk::layout const& l,
                    knobs const& k,
-                   state_rules const& rules)
-      : emit_(to), facts_(t), layout_(l), knobs_(k), rules_(rules) {
+                   state_rules const& rules,
+                   streams& streamed)
+      : emit_(to), facts_(t), layout_(l), knobs_(k), rules_(rules), streams_(streamed) {
     slots_.assign(emit_.out.spans.size(), allocation_id{});
   }
 
@@ -40,12 +42,19 @@ class states {
   }
 
   /// What the step before left over: the updates of deferred chunks, in the order in which their
-  /// values are needed.
+  /// values are needed. Streamed ones go on beside the passes that follow, if there are any.
   constexpr void resume() {
     for (std::size_t c = 0; c < rules_.chunks(); ++c) {
-      if (rules_.deferred(make_id<chunk_id>(c))) {
-        update(make_id<chunk_id>(c), {}, 0);
+      auto const id = make_id<chunk_id>(c);
+      if (rules_.deferred(id)) {
+        if (rules_.streamed(id) && !has_scalars_) {
+          upload_scalars();
+        }
+        update(id, {}, 0);
       }
+    }
+    if (emit_.out.part == segment::flush) {
+      streams_.finish_all();
     }
   }
 
@@ -56,7 +65,7 @@ class states {
     }
     zero(queue_id::cpu, role::norm, at_.host_norm, {});
     if (!needs_norm(facts_.job)) {
-      upload_scalars();
+      upload_own_scalars();
     }
   }
 
@@ -66,6 +75,7 @@ class states {
       return;
     }
     while (!closed_.empty() && closed_.size() + open_ >= knobs_.gradient_slots) {
+      streams_.release(closed_.front().memory);
       retire(closed_);
     }
     chunk_id const c = span(s).chunk;
@@ -100,7 +110,7 @@ class states {
     --open_;
     reduce(at, gradient);
     closed_.push_back(gradient);
-    if (rules_.site(c) == update::site::cpu) {
+    if (!rules_.gradient_on_device(c)) {
       gradient.memory = offload(at, gradient.memory);
     }
     if (rules_.stored(c) && (rules_.site(c) == update::site::gpu || rules_.contributions(c) > 1)) {
@@ -113,20 +123,25 @@ class states {
   }
 
   /// After the last backward pass: every slot is given back.
-  constexpr void leave() { retire_all(); }
+  constexpr void leave() {
+    streams_.finish_all();
+    retire_all();
+  }
 
   /// Norm, scalars and the updates that waited for them.
   constexpr void end_step() {
+    if (rules_.waits()) {
+      update_rest(true);  // the first parts go up beside the norm
+    }
     finish_norm();
     if (needs_norm(facts_.job)) {
-      upload_scalars();
+      has_scalars_ = false;
+      upload_own_scalars();
     }
-    for (std::size_t c = 0; c < rules_.chunks() && rules_.waits(); ++c) {
-      auto const id = make_id<chunk_id>(c);
-      if (rules_.updated(id) && !rules_.deferred(id)) {
-        update(id, {}, 1);
-      }
+    if (rules_.waits()) {
+      update_rest(false);
     }
+    streams_.finish_all();
   }
 
  private:
@@ -144,6 +159,15 @@ class states {
   }
   constexpr chunk_homes const& home(chunk_id c) const { return at_.chunks[c.index()]; }
 
+  constexpr void update_rest(bool streamed) {
+    for (std::size_t c = 0; c < rules_.chunks(); ++c) {
+      auto const id = make_id<chunk_id>(c);
+      if (rules_.updated(id) && !rules_.deferred(id) && rules_.streamed(id) == streamed) {
+        update(id, {}, 1);
+      }
+    }
+  }
+
   constexpr void zero(queue_id q, role what, allocation_id id, instruction at) {
     at.op = opcode::zero;
     at.queue = q;
@@ -153,14 +177,25 @@ class states {
     emit_.end();
   }
 
-  constexpr void upload_scalars() {
-    if (!at_.device_scalars.valid()) {
-      return;
+  /// Where the device updates something in this step.
+  constexpr void upload_own_scalars() {
+    bool used = false;
+    for (std::size_t c = 0; c < rules_.chunks(); ++c) {
+      auto const id = make_id<chunk_id>(c);
+      bool const device = rules_.site(id) != update::site::cpu;
+      used = used || (device && rules_.updated(id) && !rules_.deferred(id));
     }
+    if (used && !has_scalars_) {
+      upload_scalars();
+    }
+  }
+
+  constexpr void upload_scalars() {
     emit_.begin({.op = opcode::scalars_upload, .queue = queue_id::h2d, .amount = scalars_bytes});
     emit_.use(role::scalars, access::read, at_.host_scalars);
     emit_.use(role::scalars, access::write, at_.device_scalars);
     emit_.end();
+    has_scalars_ = true;
   }
 
   /// Over ranks: this rank's shard holds the sum afterwards.
@@ -251,7 +286,7 @@ class states {
     use_final_gradient(c, slot);
     emit_.use(role::norm,
               access::read_write,
-              rules_.site(c) == update::site::gpu ? at_.device_norm : at_.host_norm);
+              rules_.gradient_on_device(c) ? at_.device_norm : at_.host_norm);
     emit_.end();
     if (!rules_.waits() && !rules_.deferred(c)) {
       update(c, slot, 1);
@@ -259,6 +294,9 @@ class states {
   }
 
   constexpr void update(chunk_id c, allocation_id slot, std::uint32_t version) {
+    if (rules_.streamed(c)) {
+      return streams_.add(c, slot, version);
+    }
     bool const device = rules_.site(c) == update::site::gpu;
     emit_.begin({.op = opcode::update,
                  .queue = rules_.queue(c),
@@ -340,11 +378,13 @@ class states {
   chunk::layout const& layout_;
   knobs const& knobs_;
   state_rules const& rules_;
+  streams& streams_;
   carried at_{};
   std::vector<allocation_id> slots_;  ///< by span: the open device slot
   std::vector<held> closed_;          ///< device slots whose backward passes are over
   std::vector<held> host_closed_;     ///< host slots in flight
   std::uint32_t open_ = 0;
+  bool has_scalars_ = false;  ///< on the device, of this step or of the one before
 };
 
 }  // namespace protrain::inline v0::schedule::detail

@@ -35,11 +35,12 @@ struct content {
   std::uint32_t of = 0;
   std::uint32_t micro_batch = 0;
   std::uint32_t count = 0;
+  std::uint32_t part = 0;  ///< of value, state and store: 0 for the whole, else 1 + part
   bool operator==(content const&) const = default;
 
   /// Equal but for `count` and `reduced`: the same thing at another stage.
   constexpr bool same_thing(content const& o) const {
-    return what == o.what && of == o.of && micro_batch == o.micro_batch;
+    return what == o.what && of == o.of && micro_batch == o.micro_batch && part == o.part;
   }
 };
 

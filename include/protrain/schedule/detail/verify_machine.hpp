@@ -34,6 +34,7 @@ struct machine {
   std::vector<std::uint32_t> forwards;    ///< by block: micro-batches done
   std::vector<std::uint32_t> backwards;   ///< by block: micro-batches done
   std::vector<std::uint32_t> updates;     ///< by chunk
+  std::vector<std::uint32_t> returned;    ///< by chunk: parts that came back
   std::vector<std::uint32_t> counted;     ///< by chunk: norm_partials
   std::vector<std::uint32_t> losses;      ///< by micro-batch: 1 + operand that the caller reads
   std::vector<std::uint32_t> values;      ///< by chunk: 1 + allocation that is its home
@@ -60,6 +61,7 @@ struct machine {
         forwards(t.blocks.size(), 0),
         backwards(t.blocks.size(), 0),
         updates(l.chunks.size(), 0),
+        returned(l.chunks.size(), 0),
         counted(l.chunks.size(), 0),
         losses(p.micro_batches, 0),
         values(l.chunks.size(), 0),
@@ -72,6 +74,16 @@ struct machine {
   }
   constexpr bool several() const { return p.ranks > 1; }
   constexpr bool deferred(chunk_id c) const { return p.deferred[c.index()] != 0; }
+  constexpr bool streamed(chunk_id c) const { return p.part_elements[c.index()] != 0; }
+  /// Parts of a streamed chunk, and the elements of one.
+  constexpr std::uint64_t parts(chunk_id c) const {
+    std::uint64_t const each = p.part_elements[c.index()];
+    return (shard(c) + each - 1) / each;
+  }
+  constexpr std::uint64_t elements(chunk_id c, std::uint64_t part) const {
+    std::uint64_t const each = p.part_elements[c.index()];
+    return part + 1 < parts(c) ? each : shard(c) - part * each;
+  }
   /// Before and after the segment, where passes use version 1.
   constexpr std::uint32_t first_version(chunk_id c) const {
     return deferred(c) && resumes(p.part) ? 0 : 1;
@@ -100,8 +112,9 @@ struct machine {
     return l[c].elements * bytes.gradient;
   }
   constexpr std::uint64_t gradient_shard(chunk_id c) const { return shard(c) * bytes.gradient; }
-  constexpr std::uint64_t store_shard(chunk_id c) const {
-    return shard(c) * (contributions(c) > 1 ? 4 : bytes.gradient);
+  constexpr std::uint64_t store_shard(chunk_id c) const { return shard(c) * store_bytes(c); }
+  constexpr std::uint64_t store_bytes(chunk_id c) const {
+    return contributions(c) > 1 ? 4 : bytes.gradient;
   }
 
   /// The rank's shard of an operand that is `ranks` shards, and all shards of one that is a shard.

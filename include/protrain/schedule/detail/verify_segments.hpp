@@ -55,9 +55,18 @@ constexpr verdict check_head(program const& p,
   if (p.deferred.size() != l.chunks.size()) {
     return reject(rejection::malformed, "not one deferral per chunk");
   }
+  if (p.part_elements.size() != l.chunks.size()) {
+    return reject(rejection::malformed, "not one size of parts per chunk");
+  }
   for (std::size_t c = 0; c < p.deferred.size(); ++c) {
-    if (p.deferred[c] != 0 && (!l.chunks[c].trainable || l.chunks[c].elements == 0)) {
+    bool const trains = l.chunks[c].trainable && l.chunks[c].elements > 0;
+    if (p.deferred[c] != 0 && !trains) {
       return reject(rejection::malformed, "a deferred chunk that doesn't train", 0, c);
+    }
+    std::uint64_t const part = p.part_elements[c];
+    if (part != 0 &&
+        (!trains || part % element_granule != 0 || part > l.chunks[c].elements / p.ranks)) {
+      return reject(rejection::malformed, "a chunk in parts that it can't have", 0, c);
     }
   }
   return {};
@@ -144,6 +153,9 @@ constexpr verdict check_caller(std::span<program const> all) {
 constexpr verdict check_same_carried(program const& a, program const& b) {
   if (a.deferred != b.deferred) {
     return reject(rejection::malformed, "segments that defer different chunks");
+  }
+  if (a.part_elements != b.part_elements) {
+    return reject(rejection::malformed, "segments that stream chunks differently");
   }
   std::size_t const n =
       a.allocations.size() > b.allocations.size() ? a.allocations.size() : b.allocations.size();

@@ -137,6 +137,18 @@ constexpr void run_accumulate(operands& o) {
   o.done(m.shard(c));
 }
 
+/// A contribution that is said to be the chunk's whole gradient.
+constexpr void check_total(operands& o, content const& have) {
+  machine const& m = o.state();
+  chunk_id const c = o.i.chunk;
+  o.require(have.what == holds::contribution && m.p.spans[have.of].chunk == c &&
+                have.count == m.p.spans[have.of].blocks.size(),
+            rejection::wrong_contribution,
+            "not this chunk's contribution");
+  o.require(have.reduced, rejection::missing_reduce, "a contribution that isn't reduced");
+  o.require(m.contributions(c) == 1, rejection::missing_accumulate, "one of several contributions");
+}
+
 /// The chunk's whole gradient: its store with all contributions, or the only contribution itself.
 /// `before`: of the step that left an update over.
 constexpr void read_total(operands& o, space where, bool before = false) {
@@ -161,12 +173,7 @@ constexpr void read_total(operands& o, space where, bool before = false) {
   }
   content have = m.memory.get(*g);
   have = have.what == holds::nothing ? unreduced(m, *g, where) : have;
-  o.require(have.what == holds::contribution && m.p.spans[have.of].chunk == c &&
-                have.count == m.p.spans[have.of].blocks.size(),
-            rejection::wrong_contribution,
-            "not this chunk's contribution");
-  o.require(have.reduced, rejection::missing_reduce, "a contribution that isn't reduced");
-  o.require(all == 1, rejection::missing_accumulate, "one of several contributions");
+  check_total(o, have);
 }
 
 constexpr void run_norm_partial(operands& o) {
@@ -273,10 +280,27 @@ constexpr void read_host_scalars(operands& o, bool before = false) {
       role::scalars, shared_place::scalars, 0, scalars_bytes, given, scalars_of(o.state(), before));
 }
 
+/// Before the norm is finished, a segment that resumes finds the scalars of the step before.
 constexpr void run_scalars_upload(operands& o) {
-  read_host_scalars(o);
-  o.write(role::scalars, space::device, scalars_bytes, scalars_of(o.state()));
+  machine const& m = o.state();
+  bool const before = resumes(m.p.part) && m.finishes == 0;
+  read_host_scalars(o, before);
+  o.write(role::scalars, space::device, scalars_bytes, scalars_of(m, before));
   o.done(scalars_bytes);
+}
+
+/// What every update must obey: of a trained chunk, in its own step or, deferred, in the next.
+/// Answers whether it was left over.
+constexpr bool check_update(operands& o) {
+  machine const& m = o.state();
+  bool const before = m.deferred(o.i.chunk);
+  o.require(m.trained(o.i.chunk), rejection::frozen_update, "frozen parameters don't change");
+  o.require(!before || resumes(m.p.part),
+            rejection::wrong_version,
+            "an update that belongs to the next step");
+  o.require(
+      before || closes(m.p.part), rejection::double_update, "an update before the last gradient");
+  return before;
 }
 
 constexpr void run_update(operands& o) {
@@ -286,14 +310,12 @@ constexpr void run_update(operands& o) {
   }
   chunk_id const c = o.i.chunk;
   space const where = space_of(o.i.queue);
-  o.require(m.trained(c), rejection::frozen_update, "frozen parameters don't change");
+  o.require(!m.streamed(c), rejection::malformed, "a streamed chunk is updated in parts");
   o.require(m.updates[c.index()]++ == 0, rejection::double_update, "a chunk is updated twice");
-  bool const before = m.deferred(c);
-  o.require(!before || (resumes(m.p.part) && where == space::host),
+  bool const before = check_update(o);
+  o.require(!before || where == space::host,
             rejection::wrong_version,
             "an update that belongs to the next step");
-  o.require(
-      before || closes(m.p.part), rejection::double_update, "an update before the last gradient");
   o.require(o.i.version == (before ? 0U : 1U),
             rejection::wrong_version,
             "an update of another step's version");

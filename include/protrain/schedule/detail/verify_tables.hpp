@@ -156,15 +156,18 @@ constexpr unsigned queues_of(opcode op) noexcept {
     case opcode::upload:
     case opcode::swap_in:
     case opcode::scalars_upload:
+    case opcode::state_in:
       return bit(queue_id::h2d);
     case opcode::swap_out:
     case opcode::offload:
     case opcode::norm_read:
     case opcode::loss_read:
+    case opcode::state_out:
       return bit(queue_id::d2h);
     case opcode::forward:
     case opcode::recompute:
     case opcode::backward:
+    case opcode::update_part:
       return bit(queue_id::compute);
     case opcode::zero:
     case opcode::accumulate:
