@@ -39,6 +39,7 @@ enum class over : std::uint8_t {
   buffers,
   swap,
   checkpoint,
+  levels,
   time,
   programs,
 };
@@ -75,6 +76,7 @@ inline covering_array rank_space() {
            {"buffers", {"fewest", "one more", "most"}},
            {"swap", {"0", "1", "all"}},
            {"checkpoint", {"0", "some", "all"}},
+           {"levels", {"0", "first", "deepest", "mixed"}},
            {"time", {"after backward", "during backward", "defer one", "defer all"}},
            {"micro-batches of a program", {"all", "1", "2"}}},
           {pair(over::clip, 1, over::time, ranked_time::during_backward),
@@ -98,6 +100,8 @@ inline choice_row plan_row(choice_row const& row) {
   set(on::buffers, at(row, over::buffers));
   set(on::swap, at(row, over::swap));
   set(on::checkpoint, at(row, over::checkpoint));
+  set(on::levels, at(row, over::levels));
+  set(on::assignment, sum / 4 % 2);
   set(on::interval, sum % 3);
   set(on::swap_ahead, sum % 2);
   set(on::gradient_slots, sum / 2 % 2);

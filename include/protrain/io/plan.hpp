@@ -65,6 +65,15 @@ inline json categories_at_peak(schedule::memory_report const& m) {
   return out;
 }
 
+/// Blocks at each save level that the bundle's assignment policy places.
+inline json levels(plan::numbers const& n) {
+  json out = json::array();
+  for (std::uint32_t k = 0; k < n.depth; ++k) {
+    out.push_back(n.levels[k]);
+  }
+  return out;
+}
+
 inline json decisions(plan::plan const& p) {
   return {{"string", p.string().view()},
           {"chunk_bytes", p.at.chunk},
@@ -75,7 +84,7 @@ inline json decisions(plan::plan const& p) {
           {"n_checkpoint", p.at.checkpoint},
           {"swap_interval", p.at.interval},
           {"sizing", p.sizing.view() == "policy" ? "uniform_grid" : "given"},
-          {"levels", json::array()},
+          {"levels", levels(p.at)},
           {"update",
            {{"site", "cpu"},
             {"streamed", 0},

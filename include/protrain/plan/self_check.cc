@@ -3,10 +3,13 @@
 // clang-format off
 #include <protrain/plan/budget.hpp>
 #include <protrain/plan/closed_form.hpp>
+#include <protrain/plan/detail/answers.hpp>
 #include <protrain/plan/detail/axes.hpp>
+#include <protrain/plan/detail/changes.hpp>
 #include <protrain/plan/detail/closed_form_search.hpp>
 #include <protrain/plan/detail/closed_form_tables.hpp>
 #include <protrain/plan/detail/evaluator.hpp>
+#include <protrain/plan/detail/level_axes.hpp>
 #include <protrain/plan/detail/searcher.hpp>
 #include <protrain/plan/explain.hpp>
 #include <protrain/plan/infeasible.hpp>
@@ -19,10 +22,13 @@
 #include <protrain/plan/space.hpp>
 #include <protrain/plan/budget.hpp>
 #include <protrain/plan/closed_form.hpp>
+#include <protrain/plan/detail/answers.hpp>
 #include <protrain/plan/detail/axes.hpp>
+#include <protrain/plan/detail/changes.hpp>
 #include <protrain/plan/detail/closed_form_search.hpp>
 #include <protrain/plan/detail/closed_form_tables.hpp>
 #include <protrain/plan/detail/evaluator.hpp>
+#include <protrain/plan/detail/level_axes.hpp>
 #include <protrain/plan/detail/searcher.hpp>
 #include <protrain/plan/explain.hpp>
 #include <protrain/plan/infeasible.hpp>

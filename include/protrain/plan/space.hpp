@@ -6,7 +6,6 @@
 #include "protrain/activation/assignment.hpp"
 #include "protrain/chunk/layout.hpp"
 #include "protrain/core/result.hpp"
-#include "protrain/core/text.hpp"
 #include "protrain/cost/assigned.hpp"
 #include "protrain/cost/benefit.hpp"
 #include "protrain/cost/lower_bound.hpp"
@@ -15,6 +14,7 @@
 #include "protrain/cost/rates.hpp"
 #include "protrain/cost/step.hpp"
 #include "protrain/hw/machine.hpp"
+#include "protrain/plan/detail/changes.hpp"  // IWYU pragma: export
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/plan.hpp"
 #include "protrain/plan/policies.hpp"
@@ -24,12 +24,14 @@
 #include "protrain/update/timing.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -71,41 +73,6 @@ constexpr std::uint32_t swap_ahead(std::uint32_t interval) noexcept {
   return std::max<std::uint32_t>(1, interval / 2 + interval % 2);
 }
 
-constexpr void note(std::vector<text>& changed,
-                    std::string_view key,
-                    std::optional<std::uint64_t> const& from,
-                    std::uint64_t to) {
-  if (!from || *from == to) {
-    return;
-  }
-  text line(key);
-  line += " ";
-  line += *from;
-  line += " -> ";
-  line += to;
-  changed.push_back(std::move(line));
-}
-
-/// What clamping changed, as "persist 999 -> 12"; nothing for a fixed policy's name.
-constexpr std::vector<text> changes(request const& r, numbers const& n) {
-  std::vector<text> out{};
-  if (r.named) {
-    return out;
-  }
-  if (!r.listed) {
-    note(out, "persist", r.persist, n.persist);
-  }
-  note(out, "buffer", r.buffer, n.buffer);
-  note(out, "swap", r.swap, n.swap);
-  note(out, "checkpoint", r.checkpoint, n.checkpoint);
-  note(out, "interval", r.interval, n.interval);
-  note(out, "chunk", r.chunk, n.chunk);
-  note(out, "defer", r.defer, n.defer);
-  note(out, "slots", r.gradient_slots, n.gradient_slots);
-  note(out, "unroll", r.unroll, n.unroll);
-  return out;
-}
-
 }  // namespace detail
 
 /// Programs of more micro-batches than this would be longer than planning needs them to be.
@@ -124,6 +91,8 @@ class space_of {
   std::vector<chunk::benefit> benefits{};  ///< by chunk
   numbers common{};  ///< interval, chunk, slots, time, unroll: the same for all
   std::vector<trace::pin> pins{};
+  std::vector<std::uint8_t> depths{};  ///< by block: save levels
+  std::uint32_t depth = 0;  ///< the most that a free block has, if the policy places them
   std::vector<cost::placed> placements{};     ///< by persist - persist_axis.low
   std::vector<cost::assigned> assignments{};  ///< in order of first use
   std::vector<activation::counts> counts{};   ///< of each assignment
@@ -132,7 +101,15 @@ class space_of {
   request wanted{};
 
   constexpr space_of(trace::trace const& t, hw::machine const& m, Policies const& p)
-      : facts(t), rules(p), rates(cost::rates_of(m, p.bandwidth)), pins(activation::pins_of(t)) {}
+      : facts(t),
+        rules(p),
+        rates(cost::rates_of(m, p.bandwidth)),
+        pins(activation::pins_of(t)),
+        depths(activation::depths_of(t)) {
+    for (std::size_t b = 0; places_levels && b < pins.size(); ++b) {
+      depth = pins[b] == trace::pin::free ? std::max<std::uint32_t>(depth, depths[b]) : depth;
+    }
+  }
 
   /// Fixes what `r` fixes, clamped to what the job has.
   constexpr error open(request const& r) {
@@ -167,6 +144,26 @@ class space_of {
     }
     return {0, most};
   }
+  /// Blocks that may hold save level `level`, from 1.
+  constexpr axis level_axis(std::uint32_t level) const {
+    std::uint32_t most = 0;
+    for (std::size_t b = 0; b < pins.size(); ++b) {
+      most += pins[b] == trace::pin::free && depths[b] >= level ? 1U : 0U;
+    }
+    if (wanted.levels) {
+      std::uint32_t const n = detail::clamp((*wanted.levels)[level - 1], 0, most);
+      return {n, n};
+    }
+    return {0, most};
+  }
+  /// The levels that are wanted, or none.
+  constexpr std::array<std::uint32_t, trace::most_levels> first_levels() const {
+    std::array<std::uint32_t, trace::most_levels> out{};
+    for (std::uint32_t k = 1; k <= depth; ++k) {
+      out[k - 1] = level_axis(k).low;
+    }
+    return out;
+  }
   constexpr axis buffer_axis(cost::placed const& p) const {
     std::uint32_t const most = std::max(p.fewest_buffers, p.most_buffers);
     if (wanted.buffer) {
@@ -179,22 +176,30 @@ class space_of {
   /// Position in `assignments` of what the policy makes of the counts. Different counts with one
   /// result share a position.
   constexpr std::size_t assignment(std::uint32_t swap, std::uint32_t checkpoint) {
-    activation::counts const c{.swap = swap, .checkpoint = checkpoint, .interval = common.interval};
+    return assignment({.swap = swap, .checkpoint = checkpoint, .levels = first_levels()});
+  }
+  constexpr std::size_t assignment(activation::counts c) {
+    c.interval = common.interval;
     for (std::size_t i = 0; i < counts.size(); ++i) {
       if (counts[i] == c) {
         return i;
       }
     }
-    std::vector<activation::strategy> made = rules.assignment.assign(pins, c);
-    PROTRAIN_EXPECT(made.size() == pins.size(), "assignment law: one strategy per block");
+    activation::assignment made = activation::assign(rules.assignment, pins, depths, c);
     activation::counts const real = counted(made);
     for (std::size_t i = 0; i < counts.size(); ++i) {
-      if (counts[i] == real && assignments[i].strategies == made) {
+      if (counts[i] == real && assignments[i].strategies == made.strategies &&
+          assignments[i].levels == made.levels) {
         return i;
       }
     }
-    assignments.push_back(
-        cost::make_assigned(facts, step, rates, std::move(made), common.gradient_slots, ahead()));
+    assignments.push_back(cost::make_assigned(facts,
+                                              step,
+                                              rates,
+                                              std::move(made.strategies),
+                                              common.gradient_slots,
+                                              ahead(),
+                                              std::move(made.levels)));
     counts.push_back(real);
     return assignments.size() - 1;
   }
@@ -204,6 +209,7 @@ class space_of {
                                      std::uint32_t buffers) const {
     schedule::knobs out{.persistent = placements[placement].persistent,
                         .strategies = assignments[assignment].strategies,
+                        .levels = assignments[assignment].levels,
                         .buffers = buffers,
                         .swap_ahead = ahead(),
                         .gradient_slots = common.gradient_slots,
@@ -225,11 +231,16 @@ class space_of {
     out.defer = placements[placement].defer;
     out.swap = counts[assignment].swap;
     out.checkpoint = counts[assignment].checkpoint;
+    out.levels = counts[assignment].levels;
+    out.depth = depth;
     list_persistent(out, placements[placement].persistent);
     return out;
   }
 
  private:
+  static constexpr bool places_levels =
+      activation::level_policy<std::remove_cvref_t<decltype(std::declval<Policies>().assignment)>>;
+
   constexpr error check(request const& r) const {
     if (facts.job.world == 0 || facts.job.world > std::numeric_limits<std::uint32_t>::max()) {
       return {errc::invalid_argument, "a job needs a rank", facts.job.world};
@@ -237,11 +248,19 @@ class space_of {
     if (facts.blocks.empty() || facts.job.accumulate == 0 || facts.job.micro_batch == 0) {
       return {errc::invalid_argument, "a job needs a block, a micro-batch and a sample", 0};
     }
+    for (std::uint8_t const levels : depths) {
+      if (levels > trace::most_levels) {
+        return {errc::invalid_argument, "a block has at most four save levels", levels};
+      }
+    }
     if (auto const bytes = update::bytes_of(facts.job); !bytes) {
       return bytes.failure();
     }
     if (!fits_format<decltype(rules.format)>(facts.job)) {
       return {errc::not_allowed, "the bundle names another state format than the job's", 0};
+    }
+    if (!places_levels && r.levels && *r.levels != level_counts{}) {
+      return {errc::not_allowed, levels_need_policy, 0};
     }
     if (r.time && !update::allowed(*r.time, facts.job)) {
       return {errc::not_allowed, time_needs_norm, 0};
@@ -274,7 +293,9 @@ class space_of {
     std::uint32_t const most_slots =
         detail::clamp(slots, 2, std::numeric_limits<std::uint32_t>::max());
     common.gradient_slots = detail::clamp(wanted.gradient_slots.value_or(2), 2, most_slots);
-    auto const most_swap = static_cast<std::uint32_t>(ceil_div(free_blocks(), common.interval));
+    activation::counts const all{.swap = free_blocks(), .interval = common.interval};
+    std::uint32_t const most_swap =
+        counted(activation::assign(rules.assignment, pins, depths, all)).swap;
     swap_axis = {0, most_swap};
     if (wanted.swap) {
       std::uint32_t const n = detail::clamp(*wanted.swap, 0, most_swap);
@@ -326,12 +347,16 @@ class space_of {
 
   constexpr std::uint32_t ahead() const { return detail::swap_ahead(common.interval); }
 
-  constexpr activation::counts counted(std::vector<activation::strategy> const& made) const {
+  constexpr activation::counts counted(activation::assignment const& made) const {
     activation::counts out{.interval = common.interval};
-    for (std::size_t b = 0; b < made.size(); ++b) {
+    for (std::size_t b = 0; b < pins.size(); ++b) {
       bool const free = pins[b] == trace::pin::free;
-      out.swap += free && made[b] == activation::strategy::swap ? 1U : 0U;
-      out.checkpoint += free && made[b] == activation::strategy::checkpoint ? 1U : 0U;
+      out.swap += free && made.strategies[b] == activation::strategy::swap ? 1U : 0U;
+      out.checkpoint += free && made.strategies[b] == activation::strategy::checkpoint ? 1U : 0U;
+      std::uint8_t const level = made.levels.empty() ? std::uint8_t{0} : made.levels[b];
+      if (level > 0) {
+        ++out.levels[level - 1U];
+      }
     }
     return out;
   }

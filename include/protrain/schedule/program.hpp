@@ -22,11 +22,14 @@ namespace protrain::inline v0::schedule {
 /// | upload         | h2d          | read value (host), write value (device)                     |
 /// | gather         | gather       | rw value: own shard to all of it (several ranks only)       |
 /// | forward        | compute      | read value.., [read batch], [read input], [write output],   |
-/// |                |              | [write saved], [write scratch], rw loss                     |
+/// |                |              | [write saved], [write rebuilt], [write scratch], rw loss    |
 /// | recompute      | compute      | as forward without loss; output is a temporary              |
+/// | rebuild        | compute      | read value.., [read batch], [read input], [read saved],     |
+/// |                |              | [write rebuilt], [write scratch]                            |
 /// | backward       | compute      | read value.., [read batch], [read input],                   |
 /// |                |              | [read output_gradient], [write input_gradient],             |
-/// |                |              | [read saved], rw gradient.., [write scratch]                |
+/// |                |              | [read saved], [read rebuilt], rw gradient..,                |
+/// |                |              | [write scratch]                                             |
 /// | swap_out       | d2h          | read saved (device), write saved (host)                     |
 /// | swap_in        | h2d          | read saved (host), write saved (device)                     |
 /// | reduce         | reduce       | rw gradient, [write staging if there are several ranks]     |
@@ -53,6 +56,7 @@ enum class opcode : std::uint8_t {
   gather,
   forward,
   recompute,
+  rebuild,
   backward,
   swap_out,
   swap_in,
@@ -68,14 +72,15 @@ enum class opcode : std::uint8_t {
   loss_read,
   loss_exchange,
 };
-inline constexpr std::size_t opcode_count = 20;
+inline constexpr std::size_t opcode_count = 21;
 
 constexpr std::string_view name_of(opcode op) noexcept {
   constexpr std::string_view names[opcode_count] = {
-      "batch_load",  "zero",           "upload",       "gather",    "forward",
-      "recompute",   "backward",       "swap_out",     "swap_in",   "reduce",
-      "offload",     "accumulate",     "norm_partial", "norm_read", "norm_exchange",
-      "norm_finish", "scalars_upload", "update",       "loss_read", "loss_exchange"};
+      "batch_load",    "zero",        "upload",         "gather",       "forward",
+      "recompute",     "rebuild",     "backward",       "swap_out",     "swap_in",
+      "reduce",        "offload",     "accumulate",     "norm_partial", "norm_read",
+      "norm_exchange", "norm_finish", "scalars_upload", "update",       "loss_read",
+      "loss_exchange"};
   return names[static_cast<std::size_t>(op)];
 }
 
@@ -89,7 +94,8 @@ enum class role : std::uint8_t {
   output,           ///< y
   input_gradient,   ///< dx
   output_gradient,  ///< dy
-  saved,
+  saved,            ///< all of it, or what the block's save level keeps
+  rebuilt,          ///< what the level drops: written by forward, made again by the rebuild
   scratch,
   batch,
   loss,       ///< one fp32 per sample of the micro-batch
@@ -152,6 +158,7 @@ struct instruction {
   /// Of the values it reads, where 1 is what this step's passes use: an update of 0 was left by the
   /// step before, an update of 1 is this step's own.
   std::uint32_t version = 0;
+  std::uint32_t level = 0;   ///< of forward, rebuild, backward: what is kept in between; 0: all
   std::uint64_t amount = 0;  ///< bytes of a copy or fill; elements of norm, accumulate, update
   std::uint32_t first_operand = 0;
   std::uint32_t operand_count = 0;
