@@ -50,7 +50,7 @@ inline json plan_head(plan_subject const& s) {
             {"parameters", parameter_count(s.facts)},
             {"blocks", s.facts.blocks.size()}}},
           {"machine", s.machine},
-          {"job", to_json(s.facts.job)},
+          {"job", io::to_json(s.facts.job)},
           {"fingerprint", hex16(trace::fingerprint(s.facts))}};
 }
 
@@ -208,8 +208,8 @@ namespace detail {
 
 /// The first member in which two jobs differ, with both values; empty names none.
 inline std::array<std::string, 3> first_difference(model::job const& a, model::job const& b) {
-  json const left = to_json(a);
-  json const right = to_json(b);
+  json const left = io::to_json(a);
+  json const right = io::to_json(b);
   for (auto const& member : left.items()) {
     if (member.value() != right[member.key()]) {
       return {"job." + member.key(), member.value().dump(), right[member.key()].dump()};
