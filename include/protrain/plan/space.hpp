@@ -30,7 +30,6 @@
 #include <limits>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
