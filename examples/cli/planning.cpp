@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The search with the default policies, and its answers as text and JSON.
+// The search with the default policies, or with save levels where a plan names some, and its answers
+// as text and JSON.
 
 #include "examples/cli/planning.hpp"
 
+#include "protrain/activation/assignment.hpp"
 #include "protrain/hw/presets.hpp"
 #include "protrain/io/machine.hpp"
 #include "protrain/io/plan.hpp"
@@ -29,6 +31,14 @@ io::plan_subject subject(planning const& p) {
 bool is_file(std::string const& name) {
   std::error_code none;
   return name.ends_with(".json") || std::filesystem::exists(name, none);
+}
+
+constexpr auto with_levels = plan::policies<>{}.with(protrain::activation::levels{});
+
+/// What more device memory would buy, under the policies that made the plan.
+plan::sensitivity sensitivity(planning const& p, plan::plan const& found) {
+  return found.at.depth > 0 ? plan::explain(found, p.machine, p.budget, with_levels).gpu
+                            : plan::explain(found, p.machine, p.budget).gpu;
 }
 
 }  // namespace
@@ -72,7 +82,9 @@ plan::request read_request(flags const& f, planning const& p) {
 
 protrain::result<plan::plan, plan::infeasible> make_plan(planning const& p,
                                                          plan::request const& wanted) {
-  auto found = plan::make(p.facts, p.machine, p.budget, plan::policies<>{}, wanted);
+  bool const levels = wanted.levels && *wanted.levels != plan::level_counts{};
+  auto found = levels ? plan::make(p.facts, p.machine, p.budget, with_levels, wanted)
+                      : plan::make(p.facts, p.machine, p.budget, plan::policies<>{}, wanted);
   if (!found && !found.failure().lacks_memory()) {
     throw usage_error(std::string("--plan: ") + found.failure().reason + " (" +
                       std::to_string(found.failure().number) + ")");
@@ -83,14 +95,13 @@ protrain::result<plan::plan, plan::infeasible> make_plan(planning const& p,
 std::string plan_json(planning const& p,
                       protrain::result<plan::plan, plan::infeasible> const& found) {
   io::plan_subject const about = subject(p);
-  io::json const object =
-      found ? io::to_json(about, *found, plan::explain(*found, p.machine, p.budget).gpu)
-            : io::to_json(about, found.failure());
+  io::json const object = found ? io::to_json(about, *found, sensitivity(p, *found))
+                                : io::to_json(about, found.failure());
   return object.dump(2, ' ', false, io::json::error_handler_t::replace);
 }
 
 std::string sensitivity_line(planning const& p, plan::plan const& found) {
-  plan::sensitivity const s = plan::explain(found, p.machine, p.budget).gpu;
+  plan::sensitivity const s = sensitivity(p, found);
   return protrain::report::human_bytes(s.more.value) + " more of device memory " +
          (s.saved.value == 0 ? std::string("saves nothing")
                              : "saves " + protrain::report::human_time(s.saved) + " a step");

@@ -154,7 +154,7 @@ struct shared_gradient {
 }  // namespace detail
 
 /// qkv [samples, tokens, packed] -> probabilities [samples, heads, tokens, tokens] before dropout,
-/// and out [samples, tokens, channels]. A row of qkv holds queries, keys and values, head by head.
+/// and out [samples, tokens, channels] unless that is null. A row of qkv holds queries, keys and values, head by head.
 template <class T>
 void attention_forward(attention_shape const& s,
                        T const* qkv,
@@ -192,6 +192,9 @@ void attention_forward(attention_shape const& s,
                                     store(score, load(score, count) * factor, count);
                                   });
         }
+      }
+      if (out == nullptr) {
+        continue;
       }
       gemm<operand::as_is, operand::as_is>(n,
                                            width,

@@ -117,13 +117,23 @@ class gpt2_layer {
               .inner = extent(f),
               .epsilon = config_.epsilon};
     sizes_ = make_gpt2_block_sizes<T>(shape_, dropout_ > 0);
+    describe_levels(b, rows);
   }
 
   void forward(scope& s, tensor_view x, tensor_view y) const {
-    auto const saved = save_all<T>(s, slots, sizes_.saved);
+    auto const saved = save_all<T>(s, slots, sizes_.saved, dropped_);
     run_operators(s, sizes_.forward, [&](operators& op) {
       gpt2_block_forward<T>(
           shape_, x.as<T const>(), weights(s), dropout(s), pointers(saved), y.as<T>(), op);
+    });
+  }
+
+  void rebuild(scope& s, tensor_view x) const {
+    auto const level = s.dropped("qkv") ? gpt2_block_level::attention : gpt2_block_level::cheap;
+    auto const saved = rebuild_all(s, slots);
+    run_operators(s, sizes_.forward, gpt2_block_rebuilt(level), [&](operators& op) {
+      gpt2_block_rebuild<T>(
+          shape_, x.as<T const>(), weights(s), dropout(s), pointers(saved), level, op);
     });
   }
 
@@ -160,6 +170,21 @@ class gpt2_layer {
                                                                "ln_2_rstd",
                                                                "fc",
                                                                "gelu"};
+
+  /// Without the norms and gelu, which need no product; then without all that two of the four
+  /// products and the attention's first one make again.
+  void describe_levels(block_builder& b, std::uint64_t rows) {
+    std::uint64_t const c = config_.hidden;
+    auto const products = 2 * rows * c * (3 * c + config_.inner);
+    protrain::level_ref const cheap = b.level("cheap", {.flops = 0});
+    protrain::level_ref const attention =
+        b.level("attention", {.flops = products + 2 * rows * b.job().sequence * c});
+    for (std::size_t i = 0; i < dropped_.size(); ++i) {
+      dropped_[i] = gpt2_block_dropped[i] == gpt2_block_level::cheap       ? cheap
+                    : gpt2_block_dropped[i] == gpt2_block_level::attention ? attention
+                                                                           : protrain::level_ref{};
+    }
+  }
 
   static gpt2_block_saved<T> pointers(std::array<tensor_view, 12> const& a) {
     auto const value = [&](std::size_t i) { return a[i].template as<T>(); };
@@ -206,6 +231,7 @@ class gpt2_layer {
   gpt2_config config_;
   gpt2_block_shape shape_{};
   gpt2_block_sizes sizes_{};
+  std::array<protrain::level_ref, 12> dropped_{};  // none: kept at every level
   double dropout_ = 0;
   std::array<parameter_ref, 12> weights_{};
 };

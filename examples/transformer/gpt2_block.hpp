@@ -11,13 +11,6 @@
 
 namespace transformer {
 
-/// How much of what forward saved is there when the block is rebuilt.
-enum class gpt2_block_level : std::uint8_t {
-  cheap,      // all but ln_1, ln_2 and gelu, which cost no product
-  attention,  // attention, residual and the norms' means and rstds only
-  input       // nothing
-};
-
 namespace detail {
 
 /// The parts of the forward pass; each writes saved tensors from saved tensors.
@@ -149,7 +142,7 @@ void gpt2_block_forward(gpt2_block_shape const& s,
   pass.mlp_projection(y);
 }
 
-/// Writes what `level` dropped, with the bits of the forward pass.
+/// Writes what `level` dropped, with the bits of the forward pass, and nothing else.
 template <class T, class Op>
 void gpt2_block_rebuild(gpt2_block_shape const& s,
                         T const* x,
@@ -163,7 +156,7 @@ void gpt2_block_rebuild(gpt2_block_shape const& s,
   pass.ln_1(all);
   if (level != gpt2_block_level::cheap) {
     pass.attention_inputs();
-    pass.attention(saved.attention);  // the same bits again where they were kept
+    pass.attention(all ? saved.attention : nullptr);
   }
   if (all) {
     pass.attention_projection();

@@ -8,6 +8,9 @@
 #include "examples/transformer/tensor_sizes.hpp"
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace transformer {
@@ -61,6 +64,27 @@ struct gpt2_block_saved {
   T* fc;
   T* gelu;
 };
+
+/// How much of what forward saved is there when the block is rebuilt.
+enum class gpt2_block_level : std::uint8_t {
+  cheap,      // all but ln_1, ln_2 and gelu, which cost no product
+  attention,  // attention, residual and the norms' means and rstds only
+  input       // nothing
+};
+
+/// In the order of `gpt2_block_sizes::saved`: at which level a tensor is first dropped.
+inline constexpr std::array<gpt2_block_level, 12> gpt2_block_dropped{gpt2_block_level::cheap,
+                                                                     gpt2_block_level::input,
+                                                                     gpt2_block_level::input,
+                                                                     gpt2_block_level::attention,
+                                                                     gpt2_block_level::attention,
+                                                                     gpt2_block_level::input,
+                                                                     gpt2_block_level::input,
+                                                                     gpt2_block_level::cheap,
+                                                                     gpt2_block_level::input,
+                                                                     gpt2_block_level::input,
+                                                                     gpt2_block_level::attention,
+                                                                     gpt2_block_level::cheap};
 
 /// Live from the first to the last operator of backward, in the order of
 /// `gpt2_block_sizes::temporary`.
@@ -140,6 +164,26 @@ constexpr gpt2_block_sizes make_gpt2_block_sizes(gpt2_block_shape const& s, bool
                        {"attention", attention_backward_workspace<T>(s.attention)},
                        {"attn", linear_backward_workspace<T>(n, 3 * c, c)},
                        {"ln_1", 0}}};
+}
+
+namespace detail {
+
+inline constexpr std::array<std::size_t, 3> gpt2_cheap_operators{0, 4, 6};
+inline constexpr std::array<std::size_t, 6> gpt2_attention_operators{0, 1, 2, 4, 5, 6};
+inline constexpr std::array<std::size_t, 7> gpt2_all_operators{0, 1, 2, 3, 4, 5, 6};
+
+}  // namespace detail
+
+/// What a rebuild runs, as positions in `gpt2_block_sizes::forward`.
+constexpr std::span<std::size_t const> gpt2_block_rebuilt(gpt2_block_level level) {
+  switch (level) {
+    case gpt2_block_level::cheap:
+      return detail::gpt2_cheap_operators;
+    case gpt2_block_level::attention:
+      return detail::gpt2_attention_operators;
+    default:
+      return detail::gpt2_all_operators;
+  }
 }
 
 }  // namespace transformer

@@ -111,13 +111,23 @@ class llama_layer {
               .epsilon = c.epsilon,
               .theta = c.rope_theta};
     sizes_ = make_llama_block_sizes<T>(shape_);
+    describe_levels(b);
   }
 
   void forward(scope& s, tensor_view x, tensor_view y) const {
-    auto const saved = save_all<T>(s, slots, sizes_.saved);
+    auto const saved = save_all<T>(s, slots, sizes_.saved, dropped_);
     run_operators(s, sizes_.forward, [&](operators& op) {
       llama_block_forward<T>(
           shape_, x.as<T const>(), weights(s), dropout(s), pointers(saved), y.as<T>(), op);
+    });
+  }
+
+  void rebuild(scope& s, tensor_view x) const {
+    auto const level = s.dropped("qkv") ? llama_block_level::attention : llama_block_level::cheap;
+    auto const saved = rebuild_all(s, slots);
+    run_operators(s, sizes_.forward, llama_block_rebuilt(level), [&](operators& op) {
+      llama_block_rebuild<T>(
+          shape_, x.as<T const>(), weights(s), dropout(s), pointers(saved), level, op);
     });
   }
 
@@ -154,6 +164,22 @@ class llama_layer {
                                                                "up",
                                                                "swiglu"};
 
+  /// Without the norms and swiglu, which need no product; then without all that the products before
+  /// the attention's output and the MLP's first two make again.
+  void describe_levels(block_builder& b) {
+    llama_config const& c = config_;
+    std::uint64_t const rows = b.job().micro_batch * b.job().sequence;
+    std::uint64_t const products =
+        2 * rows * c.hidden * (c.query_width() + 2 * c.key_width() + 2 * c.inner);
+    std::array const levels{
+        protrain::level_ref{},
+        b.level("cheap", {.flops = 0}),
+        b.level("attention", {.flops = products + 2 * rows * b.job().sequence * c.query_width()})};
+    for (std::size_t i = 0; i < dropped_.size(); ++i) {
+      dropped_[i] = levels[llama_block_dropped[i]];
+    }
+  }
+
   static llama_block_saved<T> pointers(std::array<tensor_view, 11> const& a) {
     auto const value = [&](std::size_t i) { return a[i].template as<T>(); };
     auto const sum = [&](std::size_t i) { return a[i].template as<float>(); };
@@ -185,6 +211,7 @@ class llama_layer {
   llama_config config_;
   llama_block_shape shape_{};
   llama_block_sizes sizes_{};
+  std::array<protrain::level_ref, 11> dropped_{};  // none: kept at every level
   double dropout_ = 0;
   std::array<parameter_ref, 9> weights_{};
 };

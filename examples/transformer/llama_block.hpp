@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// One LLaMA block over raw pointers: forward and backward. Nothing here allocates; an adapter maps
-// its tensors to the structs and hands out workspaces.
+// One LLaMA block over raw pointers: forward, rebuild of what a save level dropped, backward.
+// Nothing here allocates; an adapter maps its tensors to the structs and hands out workspaces.
 
 #include "examples/transformer/attention.hpp"
 #include "examples/transformer/linear.hpp"
@@ -72,6 +72,30 @@ void llama_qkv_backward(llama_block_shape const& s,
   part(w.v, g.v, kv, s.attention.channels + kv);
 }
 
+/// The two products of norm_2.
+template <class T, class Op>
+void llama_gate_up(llama_block_shape const& s,
+                   llama_block_parameters<T const> const& w,
+                   llama_block_saved<T> const& a,
+                   llama_block_sizes const& sizes,
+                   Op& op) {
+  length const n = s.rows();
+  T const* const no_bias = nullptr;
+  auto* const room = op(sizes.forward[6].name, sizes.forward[6].workspace);
+  linear_forward(n, s.inner, s.channels, a.norm_2, w.gate, no_bias, a.gate, room);
+  linear_forward(n, s.inner, s.channels, a.norm_2, w.up, no_bias, a.up, room);
+}
+
+/// silu(gate) up.
+template <class T, class Op>
+void llama_swiglu(llama_block_shape const& s,
+                  llama_block_saved<T> const& a,
+                  llama_block_sizes const& sizes,
+                  Op& op) {
+  op(sizes.forward[7].name, sizes.forward[7].workspace);
+  swiglu_forward(s.rows() * s.inner, a.gate, a.up, a.swiglu);
+}
+
 /// y = residual + down(silu(gate) up) of norm_2.
 template <class T, class Op>
 void llama_mlp_forward(llama_block_shape const& s,
@@ -82,12 +106,9 @@ void llama_mlp_forward(llama_block_shape const& s,
                        Op& op) {
   length const n = s.rows();
   T const* const no_bias = nullptr;
-  auto* room = op(sizes.forward[6].name, sizes.forward[6].workspace);
-  linear_forward(n, s.inner, s.channels, a.norm_2, w.gate, no_bias, a.gate, room);
-  linear_forward(n, s.inner, s.channels, a.norm_2, w.up, no_bias, a.up, room);
-  op(sizes.forward[7].name, sizes.forward[7].workspace);
-  swiglu_forward(n * s.inner, a.gate, a.up, a.swiglu);
-  room = op(sizes.forward[8].name, sizes.forward[8].workspace);
+  llama_gate_up(s, w, a, sizes, op);
+  llama_swiglu(s, a, sizes, op);
+  auto* const room = op(sizes.forward[8].name, sizes.forward[8].workspace);
   linear_forward(n, s.channels, s.inner, a.swiglu, w.down, no_bias, y, room);
   residual_forward(s.attention.samples, s.attention.tokens, s.channels, a.residual, y, {}, y);
 }
@@ -155,6 +176,35 @@ void llama_block_forward(llama_block_shape const& s,
   begin(5);
   rms_norm_forward(n, c, a.residual, w.norm_2, epsilon, a.norm_2, a.norm_2_rstd);
   detail::llama_mlp_forward(s, w, a, y, sizes, op);
+}
+
+/// Writes what `level` dropped, with the bits of the forward pass, and nothing else.
+template <class T, class Op>
+void llama_block_rebuild(llama_block_shape const& s,
+                         T const* x,
+                         llama_block_parameters<T const> const& w,
+                         dropout_key const& dropout,
+                         llama_block_saved<T> const& a,
+                         llama_block_level level,
+                         Op& op) {
+  auto const sizes = make_llama_block_sizes<T>(s);
+  auto const begin = [&](std::size_t i) {
+    return op(sizes.forward[i].name, sizes.forward[i].workspace);
+  };
+  bool const products = level == llama_block_level::attention;
+  begin(0);
+  rms_norm_apply(s.rows(), s.channels, x, w.norm_1, a.norm_1_rstd, a.norm_1);
+  if (products) {
+    T* const kept = nullptr;
+    detail::llama_qkv_forward(s, w, a, sizes, op);
+    attention_forward(s.attention, a.qkv, dropout, a.probabilities, kept, begin(3));
+  }
+  begin(5);
+  rms_norm_apply(s.rows(), s.channels, a.residual, w.norm_2, a.norm_2_rstd, a.norm_2);
+  if (products) {
+    detail::llama_gate_up(s, w, a, sizes, op);
+  }
+  detail::llama_swiglu(s, a, sizes, op);
 }
 
 /// Overwrites dx and all gradients. x is the input that forward read, dy the gradient of its y.

@@ -9,6 +9,9 @@
 #include "examples/transformer/tensor_sizes.hpp"
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace transformer {
@@ -53,6 +56,16 @@ struct llama_block_saved {
   T* up;
   T* swiglu;
 };
+
+/// How much of what forward saved is there when the block is rebuilt.
+enum class llama_block_level : std::uint8_t {
+  cheap,      // all but norm_1, norm_2 and swiglu, which cost no product
+  attention,  // attention, residual and the norms' rstds only
+};
+
+/// In the order of `llama_block_sizes::saved`: the level at which a tensor is first dropped, from 1;
+/// 0: kept at both.
+inline constexpr std::array<std::uint32_t, 11> llama_block_dropped{1, 0, 2, 2, 0, 0, 1, 0, 2, 2, 1};
 
 /// Live from the first to the last operator of backward, in the order of
 /// `llama_block_sizes::temporary`.
@@ -142,6 +155,21 @@ constexpr llama_block_sizes make_llama_block_sizes(llama_block_shape const& s) {
                         values("dresidual", n * c)},
           .forward = detail::llama_forward_operators<T>(s),
           .backward = detail::llama_backward_operators<T>(s)};
+}
+
+namespace detail {
+
+inline constexpr std::array<std::size_t, 3> llama_cheap_operators{0, 5, 7};
+inline constexpr std::array<std::size_t, 7> llama_attention_operators{0, 1, 2, 3, 5, 6, 7};
+
+}  // namespace detail
+
+/// What a rebuild runs, as positions in `llama_block_sizes::forward`.
+constexpr std::span<std::size_t const> llama_block_rebuilt(llama_block_level level) {
+  if (level == llama_block_level::cheap) {
+    return detail::llama_cheap_operators;
+  }
+  return detail::llama_attention_operators;
 }
 
 }  // namespace transformer

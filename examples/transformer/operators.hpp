@@ -55,19 +55,50 @@ void run_operators(scope& s, std::span<operator_size const> sizes, Kernels const
   s.run([&] { kernels(op); });
 }
 
+/// The same where only some operators run: positions in `sizes`.
+template <class Kernels>
+void run_operators(scope& s,
+                   std::span<operator_size const> sizes,
+                   std::span<std::size_t const> which,
+                   Kernels const& kernels) {
+  operators op(s);
+  if (s.dry()) {
+    for (std::size_t const i : which) {
+      op(sizes[i].name, sizes[i].workspace);
+    }
+  }
+  s.run([&] { kernels(op); });
+}
+
 template <class T>
 protrain::dtype dtype_of(tensor_size const& size) {
   return size.kind == element_kind::value ? protrain::block::dtype_of<T> : protrain::dtype::f32;
 }
 
-/// Takes the rows of a table of saved tensors, under the names in `slots`.
+/// Takes the rows of a table of saved tensors, under the names in `slots`; those with a level are
+/// dropped there.
 template <class T, std::size_t N>
 std::array<tensor_view, N> save_all(scope& s,
                                     std::array<protrain::block::slot, N> const& slots,
-                                    std::array<tensor_size, N> const& sizes) {
+                                    std::array<tensor_size, N> const& sizes,
+                                    std::array<protrain::level_ref, N> const& levels = {}) {
   std::array<tensor_view, N> out{};
   for (std::size_t i = 0; i < N; ++i) {
-    out[i] = s.save(slots[i], dtype_of<T>(sizes[i]), {sizes[i].elements});
+    auto const type = dtype_of<T>(sizes[i]);
+    out[i] = levels[i] == protrain::level_ref{}
+                 ? s.save(slots[i], type, {sizes[i].elements})
+                 : s.save(slots[i], type, {sizes[i].elements}, protrain::dropped_at{levels[i]});
+  }
+  return out;
+}
+
+/// Those that were dropped to be made again, the others to be read.
+template <std::size_t N>
+std::array<tensor_view, N> rebuild_all(scope& s,
+                                       std::array<protrain::block::slot, N> const& slots) {
+  std::array<tensor_view, N> out{};
+  for (std::size_t i = 0; i < N; ++i) {
+    out[i] = s.dropped(slots[i]) ? s.rebuild(slots[i]) : s.saved(slots[i]);
   }
   return out;
 }

@@ -7,6 +7,24 @@
 
 namespace transformer {
 
+/// One row of y = x rstd gamma.
+template <class T>
+void rms_norm_apply_row(length channels, T const* x, T const* gamma, accumulator_t<T> rstd, T* y) {
+  auto const inverse = pack<accumulator_t<T>>::all(rstd);
+  for_packs<accumulator_t<T>>(channels, [&](length i, length count) {
+    store(y + i, load(x + i, count) * inverse * load(gamma + i, count), count);
+  });
+}
+
+/// y from given rstd[rows]: what a save level that drops y rebuilds it with.
+template <class T>
+void rms_norm_apply(
+    length rows, length channels, T const* x, T const* gamma, accumulator_t<T> const* rstd, T* y) {
+  for (length r = 0; r < rows; ++r) {
+    rms_norm_apply_row(channels, x + r * channels, gamma, rstd[r], y + r * channels);
+  }
+}
+
 /// y = x rstd gamma with rstd = 1 / sqrt(mean x^2 + epsilon). Writes y[rows, channels] and keeps
 /// rstd[rows].
 template <class T>
@@ -26,10 +44,7 @@ void rms_norm_forward(length rows,
                           return value * value;
                         });
     rstd[r] = real{1} / std::sqrt(square + epsilon);
-    auto const inverse = pack<real>::all(rstd[r]);
-    for_packs<real>(channels, [&](length i, length count) {
-      store(y + r * channels + i, load(row + i, count) * inverse * load(gamma + i, count), count);
-    });
+    rms_norm_apply_row(channels, row, gamma, rstd[r], y + r * channels);
   }
 }
 

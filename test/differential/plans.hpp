@@ -21,7 +21,9 @@
 #include "test/support/synthetic.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace protrain::test {
@@ -42,6 +44,8 @@ enum class on : std::uint8_t {
   buffers,
   swap,
   checkpoint,
+  levels,
+  assignment,
   interval,
   swap_ahead,
   gradient_slots,
@@ -71,6 +75,8 @@ inline covering_array plan_space() {
            {"buffers", {"fewest", "one more", "most"}},
            {"swap", {"0", "1", "all"}},
            {"checkpoint", {"0", "some", "all"}},
+           {"levels", {"0", "first", "deepest", "mixed"}},
+           {"assignment", {"interleaved", "swap first"}},
            {"interval", {"1", "2", "3"}},
            {"swap ahead", {"1", "2"}},
            {"gradient slots", {"2", "3"}},
@@ -107,6 +113,7 @@ inline trace::trace synthetic_facts(model::job const& job) {
                         .scratch_forward = {3 * address_granule},
                         .scratch_backward = {5 * address_granule},
                         .reads_input = reads});
+    add_levels(t.shapes.back(), 3, {4 * address_granule}, {}, out > 0 && !reads);
   };
   shape(0, 520, 2, false);
   shape(520, 520, 6, true);
@@ -185,6 +192,42 @@ inline std::vector<chunk::benefit> benefits_of(trace::trace const& t, chunk::lay
 
 inline any_eviction eviction_of(choice_row const& row) { return {at(row, on::eviction)}; }
 
+/// Blocks at save level 1, 2, ...: all, or two each, at the deepest ones too.
+inline std::array<std::uint32_t, trace::most_levels> level_counts(choice_row const& row) {
+  std::array<std::uint32_t, trace::most_levels> out{};
+  switch (at(row, on::levels)) {
+    case 0:
+      break;
+    case 1:
+      out[0] = 99;
+      break;
+    case 2:
+      out.fill(99);
+      break;
+    default:
+      out.fill(1);
+  }
+  return out;
+}
+
+inline void assign_activations(schedule::knobs& k, choice_row const& row, trace::trace const& t) {
+  auto const pins = activation::pins_of(t);
+  auto const free = activation::free_blocks(pins);
+  std::uint32_t const swap = at(row, on::swap);
+  std::uint32_t const checkpoint = at(row, on::checkpoint);
+  activation::counts const c{
+      .swap = swap == 2 ? free : swap,
+      .checkpoint = checkpoint == 1   ? std::max(1U, free / 2)
+                    : checkpoint == 2 ? free
+                                      : 0,
+      .interval = at(row, on::assignment) == 1 ? 1 : 1 + at(row, on::interval),
+      .levels = level_counts(row)};
+  auto made = activation::assign(activation::levels{}, pins, activation::depths_of(t), c);
+  k.strategies = at(row, on::assignment) == 1 ? activation::swap_first{}.assign(pins, c)
+                                              : std::move(made.strategies);
+  k.levels = std::move(made.levels);
+}
+
 inline schedule::knobs knobs_of(choice_row const& row,
                                 trace::trace const& t,
                                 chunk::layout const& l) {
@@ -204,13 +247,7 @@ inline schedule::knobs knobs_of(choice_row const& row,
   k.streaming_slots = 1 + at(row, on::gradient_slots) + at(row, on::swap_ahead);
   k.stream_parts =
       at(row, on::interval) == 0 ? schedule::default_stream_parts : at(row, on::interval);
-  auto const pins = activation::pins_of(t);
-  std::uint32_t const swap = at(row, on::swap);
-  k.strategies = activation::interleaved{}.assign(
-      pins,
-      {.swap = swap == 2 ? activation::free_blocks(pins) : swap,
-       .checkpoint = some(at(row, on::checkpoint), activation::free_blocks(pins)),
-       .interval = 1 + at(row, on::interval)});
+  assign_activations(k, row, t);
   std::uint32_t const fewest = schedule::fewest_buffers(l, k.persistent);
   std::uint32_t const most = std::max(fewest, schedule::most_buffers(l, k.persistent));
   k.buffers = at(row, on::buffers) == 2 ? most : fewest + at(row, on::buffers);

@@ -60,6 +60,7 @@ TEST_CASE("moving everything gives the bits of the plain loop") {
     k.sites.assign(c.layout.chunks.size(), update::site::cpu);
     k.strategies = activation::interleaved{}.assign(activation::pins_of(c.facts),
                                                     {.swap = 99, .checkpoint = 99, .interval = 2});
+    k.levels.clear();
     k.buffers = schedule::fewest_buffers(c.layout, k.persistent);
     check(c, k);
   }

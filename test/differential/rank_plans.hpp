@@ -39,6 +39,7 @@ enum class over : std::uint8_t {
   buffers,
   swap,
   checkpoint,
+  levels,
   time,
   programs,
   sites,
@@ -76,6 +77,7 @@ inline covering_array rank_space() {
            {"buffers", {"fewest", "one more", "most"}},
            {"swap", {"0", "1", "all"}},
            {"checkpoint", {"0", "some", "all"}},
+           {"levels", {"0", "first", "deepest", "mixed"}},
            {"time", {"after backward", "during backward", "defer one", "defer all"}},
            {"micro-batches of a program", {"all", "1", "2"}},
            {"update site", {"cpu", "streamed", "split"}}},
@@ -100,6 +102,8 @@ inline choice_row plan_row(choice_row const& row) {
   set(on::buffers, at(row, over::buffers));
   set(on::swap, at(row, over::swap));
   set(on::checkpoint, at(row, over::checkpoint));
+  set(on::levels, at(row, over::levels));
+  set(on::assignment, sum / 4 % 2);
   set(on::interval, sum % 3);
   set(on::swap_ahead, sum % 2);
   set(on::gradient_slots, sum / 2 % 2);

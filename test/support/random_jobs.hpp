@@ -11,6 +11,7 @@
 #include "protrain/update/site.hpp"
 #include "protrain/update/timing.hpp"
 #include "test/support/any_policy.hpp"
+#include "test/support/saved_pieces.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -94,6 +95,32 @@ inline trace::block_shape random_shape(random_source& r, bytes input, bytes outp
           .scratch_forward = random_granules(r, 30, 4),
           .scratch_backward = random_granules(r, 30, 4),
           .reads_input = r.chance(70)};
+}
+
+/// Save levels in half of the shapes. From dice of their own: what else a seed draws stays.
+inline void add_random_levels(random_source& r, trace::trace& t) {
+  for (trace::block_shape& s : t.shapes) {
+    if (r.chance(50)) {
+      std::uint32_t const levels = r.between32(1, 3);
+      bytes const scratch = random_granules(r, 30, 4);
+      add_levels(s, levels, scratch, {r.between(1, 300)}, r.chance(50));
+    }
+  }
+}
+
+/// In half of the cases every free, kept block at any of its levels.
+inline std::vector<std::uint8_t> random_levels(
+    random_source& r, trace::trace const& t, std::vector<activation::strategy> const& strategies) {
+  std::vector<std::uint8_t> out;
+  if (r.chance(50)) {
+    return out;
+  }
+  for (std::size_t b = 0; b < strategies.size(); ++b) {
+    trace::block_shape const& s = t.shape(make_id<block_id>(b));
+    bool const may = s.pinned == trace::pin::free && strategies[b] == activation::strategy::keep;
+    out.push_back(may ? static_cast<std::uint8_t>(r.between(0, s.levels.size())) : std::uint8_t{0});
+  }
+  return out;
 }
 
 inline bytes random_boundary(random_source& r, model::job const& j) {
@@ -194,6 +221,8 @@ inline trace::trace random_trace(random_source& r) {
       t.parameters.back().trainable = !r.chance(frozen);
     }
   }
+  random_source levels(t.job.seed ^ 0x1E7E15ULL);
+  detail::add_random_levels(levels, t);
   return t;
 }
 
@@ -236,6 +265,8 @@ inline schedule::knobs random_knobs(random_source& r,
   k.buffers = r.chance(40) ? fewest : r.between32(fewest, most);
   k.swap_ahead = r.between32(0, 3);
   k.gradient_slots = r.between32(2, 4);
+  random_source levels(t.job.seed ^ (0x1E7E15ULL + k.buffers));
+  k.levels = detail::random_levels(levels, t, k.strategies);
   bool const early = r.chance(50) && update::allowed(update::timing::during_backward, t.job);
   k.time = early ? update::timing::during_backward : update::timing::after_backward;
   stream_some(r, k);

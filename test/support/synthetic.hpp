@@ -10,6 +10,7 @@
 #include "protrain/core/philox.hpp"
 #include "protrain/model/job.hpp"
 #include "protrain/trace/trace.hpp"
+#include "test/support/saved_pieces.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -115,20 +116,6 @@ inline void fill_gradient(tensor_view const& t, digest const& from, std::uint64_
   }
 }
 
-/// The piece `i` of `total` bytes in granules: half of what is left, three at most, the first two a
-/// little less than their granules. 0 when nothing is left.
-inline std::uint64_t piece(std::uint64_t total, std::uint32_t i) {
-  PROTRAIN_EXPECT(total % address_granule == 0, "saved bytes and scratch come in granules");
-  std::uint64_t left = total / address_granule;
-  for (std::uint32_t k = 0; k < i && k < 2; ++k) {
-    left -= ceil_div(left, 2);
-  }
-  if (i > 2 || left == 0) {
-    return 0;
-  }
-  return i == 2 ? left * address_granule : ceil_div(left, 2) * address_granule - (3 + i);
-}
-
 }  // namespace detail
 
 /// A block of a trace. Its description is what the trace says of block `b`; times are ignored.
@@ -168,6 +155,9 @@ class synthetic_block {
       b.output({facts_.output.count()}, dtype::u8);
     }
     b.reads_input(facts_.reads_input);
+    for (trace::save_level const& level : facts_.levels) {
+      b.level(level.name.view(), {.reads_input = level.reads_input});
+    }
   }
 
   void forward(scope& s, tensor_view x, tensor_view y) const {
@@ -178,10 +168,13 @@ class synthetic_block {
       seen.key(s.rng(0));
     });
     use_scratch(s, facts_.scratch_forward.count(), seen);
-    for (std::uint32_t i = 0; detail::piece(facts_.saved.count(), i) > 0; ++i) {
-      tensor_view const t =
-          s.save(block::slot("piece")[i], dtype::u8, {detail::piece(facts_.saved.count(), i)});
-      s.run([&] { detail::fill_raw(t, seen, 1 + i); });
+    tensor_view before{};
+    for (std::uint32_t i = 0; i < pieces(facts_.saved.count()); ++i) {
+      tensor_view const t = save_piece(s, i);
+      s.run([&] {
+        detail::fill_raw(t, facts_.levels.empty() ? seen : source_of(s, x, i, before), 1 + i);
+      });
+      before = t;
     }
     if (facts_.reads_input) {
       s.save("x", x);
@@ -194,9 +187,29 @@ class synthetic_block {
     });
   }
 
+  /// Level k has dropped k pieces.
+  void rebuild(scope& s, tensor_view x) const {
+    std::uint32_t level = 0;
+    for (std::uint32_t i = 0; i < pieces(facts_.saved.count()); ++i) {
+      level += s.dropped(block::slot("piece")[i]) ? 1U : 0U;
+    }
+    digest spoiled;
+    use_scratch(s, facts_.levels[level - 1].scratch.count(), spoiled);
+    tensor_view before{};
+    for (std::uint32_t i = 0; i < pieces(facts_.saved.count()); ++i) {
+      block::slot const name = block::slot("piece")[i];
+      bool const dropped = s.dropped(name);
+      tensor_view const t = dropped ? s.rebuild(name) : s.saved(name);
+      if (dropped) {
+        s.run([&] { detail::fill_raw(t, source_of(s, x, i, before), 1 + i); });
+      }
+      before = t;
+    }
+  }
+
   void backward(scope& s, tensor_view x, tensor_view dy, tensor_view dx) const {
     digest seen;
-    for (std::uint32_t i = 0; detail::piece(facts_.saved.count(), i) > 0; ++i) {
+    for (std::uint32_t i = 0; piece(facts_.saved.count(), i) > 0; ++i) {
       tensor_view const t = s.saved(block::slot("piece")[i]);
       s.run([&] { seen.tensor(t); });
     }
@@ -222,6 +235,33 @@ class synthetic_block {
   }
 
  private:
+  tensor_view save_piece(scope& s, std::uint32_t i) const {
+    std::uint64_t const total = facts_.saved.count();
+    std::uint32_t const level =
+        dropped_from(total, i, static_cast<std::uint32_t>(facts_.levels.size()));
+    block::slot const name = block::slot("piece")[i];
+    return level == 0 ? s.save(name, dtype::u8, {piece(total, i)})
+                      : s.save(name,
+                               dtype::u8,
+                               {piece(total, i)},
+                               block::dropped_at{block::level_ref{level}});
+  }
+
+  /// What piece `i` of a block with levels is made from: the first from x, each other from the one
+  /// before it, and from x where the rebuild may read it.
+  digest source_of(scope& s, tensor_view x, std::uint32_t i, tensor_view before) const {
+    digest out;
+    if (i == 0 || facts_.levels.front().reads_input) {
+      out.tensor(x);
+    }
+    if (i > 0) {
+      out.tensor(before);
+    }
+    read_constants(s, out);
+    out.key(s.rng(0));
+    return out;
+  }
+
   void read_constants(scope& s, digest& seen) const {
     for (std::uint32_t i = 0; i < parameters_.size(); ++i) {
       seen.tensor(s.value({i}));
@@ -238,7 +278,7 @@ class synthetic_block {
       return;
     }
     auto const use = [&](std::uint32_t i) {
-      tensor_view const t = s.scratch(dtype::u8, {detail::piece(total, i)});
+      tensor_view const t = s.scratch(dtype::u8, {piece(total, i)});
       s.run([&] { detail::fill_raw(t, seen, 100 + i); });
       return t;
     };

@@ -26,6 +26,11 @@ struct parameter_options {
   std::optional<dtype> type{};  ///< the job's unless given
 };
 
+struct level_options {
+  bool reads_input = true;               ///< the rebuild reads x
+  std::optional<std::uint64_t> flops{};  ///< of the rebuild, for analytic times
+};
+
 /// A parameter as declared, before ties are resolved.
 struct declared_parameter {
   std::string name{};
@@ -46,6 +51,7 @@ struct description {
   std::optional<tensor_facts> output{};
   bool reads_input = true;
   std::optional<std::uint64_t> flops{};
+  std::vector<entry_level> levels{};
 };
 
 /// Passed to `describe`, once per layer of a repeat; every layer must declare the same names in the
@@ -99,6 +105,16 @@ class block_builder {
   /// Whether backward reads x (true unless said). If not, x may be gone by then and is passed
   /// absent.
   void reads_input(bool yes) { out_->reads_input = yes; }
+
+  /// Declares a save level, each dropping more than the one before: `scope::save` names the first
+  /// level at which its tensor is dropped, and the block's `rebuild(scope&, x)` makes it again. At
+  /// level 0 everything is kept; what is left when even the deepest level keeps too much is to
+  /// recompute the block from x.
+  level_ref level(std::string_view name, level_options const& options = {}) {
+    PROTRAIN_EXPECT(out_->levels.size() < trace::most_levels, "a block has at most four levels");
+    out_->levels.push_back({std::string(name), options.reads_input, options.flops});
+    return level_ref{static_cast<std::uint32_t>(out_->levels.size())};
+  }
 
   /// Floating-point operations of one forward pass, for analytic times.
   void flops(std::uint64_t forward) { out_->flops = forward; }

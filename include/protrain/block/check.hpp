@@ -32,6 +32,7 @@ enum class block_law : std::uint8_t {
   contents,       ///< nothing depends on what outputs, saves or scratch held before
   addresses,      ///< nothing depends on where memory lies
   recompute,      ///< saves what forward saved, with the same bits
+  levels,         ///< what a save level drops is rebuilt with the same bits, from what is kept
   shapes,         ///< saves and scratch follow from shapes, never from data
   contributions,  ///< gradients are added to or overwritten, and not read otherwise
   evaluate,       ///< without dropout, an evaluation is a forward
@@ -39,7 +40,7 @@ enum class block_law : std::uint8_t {
 };
 
 constexpr std::string_view name_of(block_law l) noexcept {
-  constexpr std::array<std::string_view, 12> names{"runs",
+  constexpr std::array<std::string_view, 13> names{"runs",
                                                    "promise",
                                                    "bounds",
                                                    "read_only",
@@ -47,6 +48,7 @@ constexpr std::string_view name_of(block_law l) noexcept {
                                                    "contents",
                                                    "addresses",
                                                    "recompute",
+                                                   "levels",
                                                    "shapes",
                                                    "contributions",
                                                    "evaluate",
@@ -113,6 +115,7 @@ class checker {
     }
     if (report_.ok()) {
       attempt(block_law::recompute, [&] { recompute(b); });
+      attempt(block_law::levels, [&] { levels(b); });
       attempt(block_law::shapes, [&] { shapes(); });
       attempt(block_law::contributions, [&] { contributions(b); });
       attempt(block_law::evaluate, [&] { evaluate(); });
@@ -177,16 +180,17 @@ class checker {
   void promise(lone_block const& b) {
     memory_need const& need = b.owner().need(b.index());
     memory_need const& used = b.owner().used(b.index());
-    auto const within = [&](std::uint64_t asked, std::uint64_t promised, char const* what) {
-      if (asked > promised) {
-        add({.law = block_law::promise,
-             .what = std::string(what) + " takes " + std::to_string(asked) +
-                     " bytes, the dry run asked for " + std::to_string(promised)});
-      }
-    };
     within(used.saved, need.saved, "what forward saves");
     within(used.scratch_forward, need.scratch_forward, "forward's scratch");
     within(used.scratch_backward, need.scratch_backward, "backward's scratch");
+  }
+
+  void within(std::uint64_t asked, std::uint64_t promised, char const* what) {
+    if (asked > promised) {
+      add({.law = block_law::promise,
+           .what = std::string(what) + " takes " + std::to_string(asked) +
+                   " bytes, the dry run asked for " + std::to_string(promised)});
+    }
   }
 
   void contents(lone_block& b) {
@@ -224,11 +228,45 @@ class checker {
     }
   }
 
+  /// Each level once over zeros and once over NaNs, which is what a rebuild that reads too much
+  /// finds. A line for each level.
+  void levels(lone_block& b) {
+    for (std::uint32_t level = 1; level <= alone_.entry().levels.size(); ++level) {
+      std::size_t const lines = report_.findings.size();
+      check_level(b, level, zeros);
+      if (report_.findings.size() == lines) {
+        check_level(b, level, ones);
+      }
+    }
+    b.set(zeros);
+  }
+  void check_level(lone_block& b, std::uint32_t level, std::uint8_t before) {
+    std::string const where = "at save level '" + alone_.entry().levels[level - 1].name + "'";
+    b.set(before);
+    b.load(1);
+    b.forward(pass::forward, level);
+    snapshot const once = b.saved();
+    b.rebuild();
+    snapshot again = b.saved();
+    b.backward();
+    std::size_t const lines = report_.findings.size();
+    same(block_law::levels, once, again, ("when rebuilt " + where).c_str());
+    std::ranges::move(b.results(), std::back_inserter(again));
+    if (report_.findings.size() == lines) {
+      same(block_law::levels, reference_, again, where.c_str());
+    }
+    guards(b);
+    within(b.owner().used(b.index()).levels[level - 1].scratch,
+           b.owner().need(b.index()).levels[level - 1].scratch,
+           "a rebuild's scratch");
+  }
+
   void shapes() {
     lone_block a(alone_, options_, {.fill = zeros});
     a.load(1);
     (void)a.run();
-    auto const one = a.owner().saved_rows(a.index());
+    auto const first = a.owner().saved_rows(a.index());
+    std::vector<saved_tensor> const one(first.begin(), first.end());
     for (std::uint64_t data = 2; data < 8; ++data) {
       lone_block b(alone_, options_, {.fill = zeros});
       b.load(data);
@@ -239,6 +277,14 @@ class checker {
              .what =
                  saves_alike ? "other data, other scratch" : "other data, other saved tensors"});
         return;
+      }
+      for (std::uint32_t level = 1; level <= alone_.entry().levels.size(); ++level) {
+        a.forward(pass::forward, level);
+        b.forward(pass::forward, level);
+        if (!std::ranges::equal(a.owner().saved_rows(a.index()), b.owner().saved_rows(b.index()))) {
+          add({.law = block_law::shapes, .what = "other data, other tensors that a level drops"});
+          return;
+        }
       }
     }
   }

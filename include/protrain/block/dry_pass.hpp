@@ -25,12 +25,21 @@ struct operator_need {
   bool operator==(operator_need const&) const = default;
 };
 
+/// What a save level asks for.
+struct level_need {
+  std::uint64_t saved = 0;
+  std::uint64_t dropped = 0;
+  std::uint64_t scratch = 0;  ///< of the rebuild
+  bool operator==(level_need const&) const = default;
+};
+
 /// Bytes that one block needs for one micro-batch; tensors are rounded up to granules.
 struct memory_need {
   std::uint64_t saved = 0;
   std::uint64_t slots = 0;            ///< saved tensors, those that alias x included
   std::uint64_t scratch_forward = 0;  ///< also of recompute and evaluate
   std::uint64_t scratch_backward = 0;
+  std::vector<level_need> levels{};        ///< level k is levels[k - 1]
   std::vector<operator_need> operators{};  ///< by name, in order of first use
   bool operator==(memory_need const&) const = default;
 };
@@ -114,12 +123,19 @@ class operator_log {
 
 }  // namespace detail
 
+/// Calls the block's rebuild, which has to make all that was dropped.
+inline void run_rebuild(block_entry const& e, scope& s, tensor_view x) {
+  e.rebuild(e.object, s, x);
+  s.require_rebuilt();
+}
+
 namespace detail {
 
 /// One pass in a dry frame; returns its saved bytes and its most scratch. What it takes is added up
 /// by operator if it is `counted`.
 struct dry_bytes {
   std::uint64_t saved = 0;
+  std::uint64_t dropped = 0;
   std::uint64_t scratch = 0;
 };
 inline dry_bytes dry_run_once(frame f, operator_log& log, bool counted, saved_table& slots) {
@@ -134,23 +150,27 @@ inline dry_bytes dry_run_once(frame f, operator_log& log, bool counted, saved_ta
   tensor_view const y = e.output.at(nullptr);
   if (f.pass == pass::backward) {
     e.backward(e.object, s, x, y, x);
+  } else if (f.pass == pass::rebuild) {
+    run_rebuild(e, s, x);
   } else {
     e.forward(e.object, s, x, y);
   }
-  return {s.saved_used(), s.scratch_peak()};
+  return {s.saved_used(), s.dropped_used(), s.scratch_peak()};
 }
 
 }  // namespace detail
 
-/// What `e` asks for. Throws block_error if a recompute doesn't save what forward saved, and
-/// whatever the block throws.
+/// What `e` asks for. Throws block_error if a recompute doesn't save what forward saved, or a
+/// rebuild leaves out what was dropped, and whatever the block throws.
 inline memory_need dry_pass(block_entry const& e, model::job const& job, block_id b) {
   memory_need need{};
   detail::operator_log log(need);
   saved_table slots{};
   saved_table evaluated{};
-  auto const run = [&](pass p, saved_table& into, bool counted = false) {
-    return detail::dry_run_once(make_frame(e, job, b, p), log, counted, into);
+  auto const run = [&](pass p, saved_table& into, bool counted = false, std::uint32_t level = 0) {
+    frame f = make_frame(e, job, b, p);
+    f.level = level;
+    return detail::dry_run_once(f, log, counted, into);
   };
   detail::dry_bytes const forward = run(pass::forward, slots, true);
   need.slots = slots.rows().size();
@@ -162,6 +182,12 @@ inline memory_need dry_pass(block_entry const& e, model::job const& job, block_i
   detail::dry_bytes const evaluate = run(pass::evaluate, evaluated);
   need.saved = std::max(forward.saved, evaluate.saved);
   need.scratch_forward = std::max({forward.scratch, again.scratch, evaluate.scratch});
+  for (std::uint32_t level = 1; level <= e.levels.size(); ++level) {
+    detail::dry_bytes const first = run(pass::forward, slots, false, level);
+    detail::dry_bytes const rebuild = run(pass::rebuild, slots, false, level);
+    need.levels.push_back(
+        {.saved = first.saved, .dropped = first.dropped, .scratch = rebuild.scratch});
+  }
   return need;
 }
 

@@ -8,6 +8,7 @@
 #include "protrain/model/parameter.hpp"
 #include "protrain/trace/trace.hpp"
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,6 +26,29 @@ struct parameter_ref {
 struct batch_ref {
   std::uint32_t index = 0;
   bool operator==(batch_ref const&) const = default;
+};
+
+/// A save level among those that its block declared, from 1; none where default-constructed. The
+/// deeper of two is the greater.
+class level_ref {
+ public:
+  constexpr level_ref() = default;
+  explicit constexpr level_ref(std::uint32_t level) : level_(level) {}
+  constexpr std::uint32_t level() const noexcept { return level_; }
+  auto operator<=>(level_ref const&) const = default;
+
+ private:
+  std::uint32_t level_ = 0;
+};
+
+/// Says of a saved tensor that it is dropped at a level and at all deeper ones.
+class dropped_at {
+ public:
+  explicit constexpr dropped_at(level_ref first) : first_(first) {}
+  constexpr level_ref first() const noexcept { return first_; }
+
+ private:
+  level_ref first_;
 };
 
 /// Element type and extents without an address.
@@ -56,6 +80,16 @@ using forward_function = void (*)(void const* object, scope& s, tensor_view x, t
 using backward_function =
     void (*)(void const* object, scope& s, tensor_view x, tensor_view dy, tensor_view dx);
 
+using rebuild_function = void (*)(void const* object, scope& s, tensor_view x);
+
+/// A save level as its block declared it.
+struct entry_level {
+  std::string name{};
+  bool reads_input = true;               ///< the rebuild reads x
+  std::optional<std::uint64_t> flops{};  ///< of the rebuild, if the block said so
+  bool operator==(entry_level const&) const = default;
+};
+
 /// One block in execution order. Blocks of equal `shape` are copies of one object with equal
 /// descriptions: whatever holds for one pass of one holds for all.
 struct block_entry {
@@ -69,10 +103,12 @@ struct block_entry {
   tensor_facts output{};  ///< y and dy; empty for the last block
   bool reads_input = true;
   std::optional<std::uint64_t> flops{};  ///< of forward, if the block said so
+  std::vector<entry_level> levels{};     ///< level k is levels[k - 1]
   trace::pin pinned = trace::pin::free;
   void const* object = nullptr;
   forward_function forward = nullptr;
   backward_function backward = nullptr;
+  rebuild_function rebuild = nullptr;  ///< null: the block has none, nor any level
 };
 
 /// A named tensor that the caller provides for every micro-batch.

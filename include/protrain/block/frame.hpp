@@ -14,8 +14,8 @@
 
 namespace protrain::inline v0::block {
 
-/// Which pass runs: a block's forward is called in the first three, its backward in the last.
-enum class pass : std::uint8_t { forward, recompute, evaluate, backward };
+/// Which pass runs: a block's forward is called in the first three, then its rebuild, its backward.
+enum class pass : std::uint8_t { forward, recompute, evaluate, rebuild, backward };
 
 /// Memory that a scope hands out from, in granules. `data` is a multiple of `address_granule`.
 struct region {
@@ -46,7 +46,9 @@ struct frame {
   std::span<void* const> values{};     ///< by position in entry->parameters
   std::span<void* const> gradients{};  ///< likewise, in backward; null where frozen
   std::span<void* const> batch{};      ///< by position in table::batch
-  region saved{};
+  std::uint32_t level = 0;  ///< at which the block saves, in all but recompute and evaluate
+  region saved{};           ///< what the level keeps
+  region dropped{};         ///< what it drops: in forward, and from the rebuild on
   region scratch{};
   saved_table* slots = nullptr;  ///< of this block and micro-batch
   float* losses = nullptr;       ///< one per sample of the micro-batch; not in recompute

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Forward declarations, enough to declare a block's three functions in a header of your own.
+// Forward declarations, enough to declare a block's functions in a header of your own.
 
 #include "protrain/core/config.hpp"
 
 namespace protrain::inline v0::block {
 
 class block_builder;
+class dropped_at;
+class level_ref;
 class scope;
 struct extents;
 struct tensor_view;
@@ -21,7 +23,9 @@ struct table;
 namespace protrain::inline v0 {
 using block::batch_ref;
 using block::block_builder;
+using block::dropped_at;
 using block::extents;
+using block::level_ref;
 using block::parameter_ref;
 using block::scope;
 using block::tensor_view;

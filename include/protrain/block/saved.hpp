@@ -6,6 +6,7 @@
 #include "protrain/block/tensor_view.hpp"
 #include "protrain/core/philox.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -46,8 +47,9 @@ struct saved_tensor {
   slot name;
   dtype type = dtype::f32;
   extents shape{0};
-  std::uint64_t offset = 0;  ///< from the saved region's start
-  bool input = false;        ///< x itself; takes no bytes of the region
+  std::uint64_t offset = 0;  ///< from the start of its region
+  bool input = false;        ///< x itself; takes no bytes of a region
+  bool dropped = false;      ///< at the level of the pass: in the region of what is dropped
   bool operator==(saved_tensor const&) const = default;
 };
 
@@ -60,18 +62,25 @@ class saved_table {
     rows_.clear();
     filled_ = 0;
     repeated_ = false;
+    begin_rebuild();
   }
   /// Recompute: the rows, if forward left any, are what it must do again.
   void begin_again() noexcept {
     repeated_ = repeated_ || filled_ > 0;
     filled_ = 0;
   }
-  void reserve(std::size_t rows) { rows_.reserve(rows); }
+  /// Before a rebuild: none of what was dropped is there.
+  void begin_rebuild() noexcept { std::ranges::fill(rebuilt_, std::uint8_t{0}); }
+  void reserve(std::size_t rows) {
+    rows_.reserve(rows);
+    rebuilt_.reserve(rows);
+  }
 
   /// False if a recompute strays from what forward did.
   bool add(saved_tensor const& row) {
     if (!repeated_) {
       rows_.push_back(row);
+      rebuilt_.resize(std::max(rebuilt_.size(), rows_.size()));
     } else if (filled_ == rows_.size() || rows_[filled_] != row) {
       return false;
     }
@@ -87,11 +96,28 @@ class saved_table {
     }
     return nullptr;
   }
+  /// Notes that the row, one of `rows()`, is being rebuilt.
+  void rebuild(saved_tensor const& row) noexcept {
+    rebuilt_[static_cast<std::size_t>(&row - rows_.data())] = 1;
+  }
+  bool rebuilt(saved_tensor const& row) const noexcept {
+    return rebuilt_[static_cast<std::size_t>(&row - rows_.data())] != 0;
+  }
+  /// Null if there is none.
+  saved_tensor const* first_missing() const noexcept {
+    for (saved_tensor const& row : rows()) {
+      if (row.dropped && !rebuilt(row)) {
+        return &row;
+      }
+    }
+    return nullptr;
+  }
   /// What the last pass saved.
   std::span<saved_tensor const> rows() const noexcept { return std::span(rows_).first(filled_); }
 
  private:
   std::vector<saved_tensor> rows_{};
+  std::vector<std::uint8_t> rebuilt_{};  ///< by row, as far as there have ever been any
   std::size_t filled_ = 0;
   bool repeated_ = false;
 };

@@ -18,7 +18,7 @@ namespace protrain::inline v0::block {
 /// What a forward is for. Backward belongs to `train`.
 enum class mode : std::uint8_t {
   train,
-  recompute,  ///< again, before backward, with the same bits; losses are ignored
+  recompute,  ///< again, or a part of it, before backward, with the same bits; losses are ignored
   evaluate,   ///< no backward follows
 };
 
@@ -76,10 +76,20 @@ class scope {
   /// Memory that lasts until backward has run. In forward only; the same saves in the same order in
   /// a recompute. Contents are unspecified.
   tensor_view save(slot name, dtype type, extents const& shape);
+  /// The same for a tensor that save levels may drop: `save("gelu", .., dropped_at{cheap_})`. In a
+  /// forward it is like any other; before backward the block's rebuild has made it again.
+  tensor_view save(slot name, dtype type, extents const& shape, dropped_at level);
   /// Keeps x itself, at no cost. The block must have said `reads_input`.
   tensor_view save(slot name, tensor_view const& x);
-  /// What this micro-batch's forward, or its recompute, saved. In backward only.
+  /// What this micro-batch's forward, or its recompute, saved. In backward, and in a rebuild, which
+  /// must leave it as it is: there for what was kept, or has been rebuilt before.
   tensor_view saved(slot name) const;
+
+  /// In a rebuild only: whether a saved tensor was dropped and has to be made again.
+  bool dropped(slot name) const { return dropped_row(name).dropped; }
+  /// In a rebuild only: where to put a tensor that was dropped, with the bits it had. A rebuild
+  /// makes all that was dropped.
+  tensor_view rebuild(slot name);
 
   /// Memory until the innermost operator ends, or the pass. Contents are unspecified.
   tensor_view scratch(dtype type, extents const& shape);
@@ -110,7 +120,7 @@ class scope {
 
   /// Adds to the loss of a sample of this micro-batch; ignored in a recompute. On the host only.
   void loss(std::uint64_t sample, float value) const {
-    PROTRAIN_EXPECT(f_.pass != pass::backward, "scope::loss belongs to forward");
+    PROTRAIN_EXPECT(forwards(), "scope::loss belongs to forward");
     PROTRAIN_EXPECT(sample < f_.samples, "loss of a sample outside the micro-batch");
     if (tensor_view const all = losses(); all) {
       all.as<float>()[sample] += value;
@@ -127,6 +137,7 @@ class scope {
   block::mode mode() const noexcept {
     switch (f_.pass) {
       case pass::recompute:
+      case pass::rebuild:
         return mode::recompute;
       case pass::evaluate:
         return mode::evaluate;
@@ -143,9 +154,9 @@ class scope {
     key.op = k;
     return key;
   }
-  /// `rng(0)`, then `rng(1)`, ...; in forward only, backward says which one it means.
+  /// `rng(0)`, then `rng(1)`, ...; in forward only, the others say which one they mean.
   random_key rng() {
-    PROTRAIN_EXPECT(f_.pass != pass::backward, "in backward, call scope::rng with its number");
+    PROTRAIN_EXPECT(forwards(), "outside forward, call scope::rng with its number");
     return rng(draws_++);
   }
 
@@ -161,7 +172,10 @@ class scope {
   /// Bytes taken so far, in granules, and the most scratch that was taken at once.
   std::uint64_t saved_used() const noexcept { return saved_used_; }
   std::uint64_t scratch_used() const noexcept { return scratch_used_; }
+  std::uint64_t dropped_used() const noexcept { return dropped_used_; }
   std::uint64_t scratch_peak() const noexcept { return scratch_peak_; }
+  /// After a rebuild: raises an error unless it made all that was dropped.
+  void require_rebuilt() const;
 
  private:
   friend class operator_scope;
@@ -178,7 +192,11 @@ class scope {
     PROTRAIN_EXPECT(i < list.size(), "the frame has too few addresses");
     return list[i];
   }
+  /// The block's own forward runs.
+  bool forwards() const noexcept { return f_.pass != pass::backward && f_.pass != pass::rebuild; }
   tensor_view record(saved_tensor const& row, void* data);
+  saved_tensor const& dropped_row(slot name) const;
+  tensor_view place(saved_tensor const& row) const;
   std::uint64_t take(region const& from, std::uint64_t used, std::uint64_t bytes, char const* what);
   [[noreturn]] void fail(std::string_view subject,
                          std::string const& what,
@@ -188,6 +206,7 @@ class scope {
   frame f_;
   operator_scope* innermost_ = nullptr;
   std::uint64_t saved_used_ = 0;
+  std::uint64_t dropped_used_ = 0;
   std::uint64_t scratch_used_ = 0;
   std::uint64_t scratch_peak_ = 0;
   std::uint64_t operator_peak_ = 0;  // high-water since the innermost operator began

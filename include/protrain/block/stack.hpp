@@ -24,6 +24,20 @@ template <class B>
 inline constexpr bool is_item<repeated<B>> = true;
 
 template <class Block>
+constexpr rebuild_function erase_rebuild() {
+  static_assert(!has_wrong_rebuild<Block>,
+                "a block with save levels makes again what they drop: void rebuild(scope&, "
+                "tensor_view x) const");
+  if constexpr (rebuilds<Block>) {
+    return [](void const* object, scope& s, tensor_view x) {
+      static_cast<Block const*>(object)->rebuild(s, x);
+    };
+  } else {
+    return nullptr;
+  }
+}
+
+template <class Block>
 layered erase(Block const& block, std::string const& prefix) {
   return {.object = &block,
           .forward =
@@ -34,6 +48,7 @@ layered erase(Block const& block, std::string const& prefix) {
               [](void const* object, scope& s, tensor_view x, tensor_view dy, tensor_view dx) {
                 static_cast<Block const*>(object)->backward(s, x, dy, dx);
               },
+          .rebuild = erase_rebuild<Block>(),
           .pinned = activation::strategy_of<Block>::value,
           .prefix = prefix};
 }

@@ -96,7 +96,9 @@ struct standalone_block {
   heap_tensor output{};
   heap_tensor output_gradient{};
   heap_tensor saved{};
+  heap_tensor dropped{};
   saved_table slots{};
+  std::uint32_t level = 0;  // of the last forward
   std::vector<heap_tensor> contributions{};
   std::vector<void*> values{};     // by position in the entry's parameters
   std::vector<void*> gradients{};  // likewise; null where frozen
@@ -123,6 +125,9 @@ class standalone {
       blocks_.push_back(make_state(make_id<block_id>(b)));
       memory_need const& need = blocks_.back().need;
       scratch = std::max({scratch, need.scratch_forward, need.scratch_backward});
+      for (level_need const& level : need.levels) {
+        scratch = std::max(scratch, level.scratch);
+      }
       output = std::max(output, model::guarded(job, t.blocks[b].output.bytes()));
     }
     scratch_ = make(scratch);
@@ -161,6 +166,14 @@ class standalone {
   std::span<float const> losses() const noexcept {
     return std::span(losses_).first(static_cast<std::size_t>(now_.samples));
   }
+  /// A saved tensor of `b`; where it was dropped, what the rebuild has put there.
+  tensor_view saved(block_id b, saved_tensor const& row) const {
+    if (row.input) {
+      return backward_input(b);
+    }
+    auto const& region = row.dropped ? state(b).dropped : state(b).saved;
+    return {region.data() + row.offset, row.type, row.shape};
+  }
   /// Its rows.
   std::span<saved_tensor const> saved_rows(block_id b) const { return state(b).slots.rows(); }
   /// Whether no block wrote before or behind a tensor; `where` says of which kind it was if one did.
@@ -177,7 +190,8 @@ class standalone {
     for (detail::standalone_block const& b : blocks_) {
       ok = ok && whole(b.contributions, "a gradient") && whole(std::span(&b.output, 1), "y") &&
            whole(std::span(&b.output_gradient, 1), "dx") &&
-           whole(std::span(&b.saved, 1), "the saved region");
+           whole(std::span(&b.saved, 1), "the saved region") &&
+           whole(std::span(&b.dropped, 1), "the region of what a level drops");
     }
     return ok;
   }
@@ -206,11 +220,15 @@ class standalone {
       forward(make_id<block_id>(b), p);
     }
   }
-  /// One block's forward. As `recompute` it saves again, and its output goes nowhere.
-  void forward(block_id b, pass p) {
-    PROTRAIN_EXPECT(p != pass::backward, "backward has a function of its own");
+  /// One block's forward. As `recompute` it saves again, and its output goes nowhere. At a save
+  /// level `rebuild` is due before backward.
+  void forward(block_id b, pass p, std::uint32_t level = 0) {
+    PROTRAIN_EXPECT(p != pass::backward && p != pass::rebuild, "other passes have other functions");
+    PROTRAIN_EXPECT(level <= entry(b).levels.size(), "the block has no such level");
+    state(b).level = level;
     tensor_view const y = p == pass::recompute ? entry(b).output.at(spare_.data()) : output(b);
     poison(state(b).saved);
+    poison(state(b).dropped);
     poison(scratch_);
     poison(p == pass::recompute ? spare_ : state(b).output);
     frame const f = make_frame(b, p);
@@ -222,6 +240,18 @@ class standalone {
     used.saved = std::max(used.saved, s.saved_used());
     used.slots = std::max<std::uint64_t>(used.slots, state(b).slots.rows().size());
     used.scratch_forward = std::max(used.scratch_forward, s.scratch_peak());
+  }
+
+  /// Drops what the level of the last forward drops, and makes it again.
+  void rebuild(block_id b) {
+    PROTRAIN_EXPECT(state(b).level > 0, "at level 0 nothing is dropped");
+    std::uint32_t const level = state(b).level;
+    poison(state(b).dropped);
+    poison(scratch_);
+    scope s(make_frame(b, pass::rebuild));
+    run_rebuild(entry(b), s, rebuild_input(b));
+    std::uint64_t& peak = state(b).used.levels[level - 1].scratch;
+    peak = std::max(peak, s.scratch_peak());
   }
 
   /// Every block's backward, from the last one.
@@ -272,6 +302,11 @@ class standalone {
     return entry(b).reads_input ? input(b) : entry(b).input.at(nullptr);
   }
 
+  tensor_view rebuild_input(block_id b) const {
+    bool const reads = entry(b).levels[state(b).level - 1].reads_input;
+    return reads ? input(b) : entry(b).input.at(nullptr);
+  }
+
   detail::standalone_block make_state(block_id b) const {
     block_entry const& e = entry(b);
     detail::standalone_block out{};
@@ -279,6 +314,12 @@ class standalone {
     out.output = make(model::guarded(job_, e.output.bytes()));
     out.output_gradient = make(model::guarded(job_, e.output.bytes()));
     out.saved = make(out.need.saved);
+    std::uint64_t dropped = 0;
+    for (level_need const& level : out.need.levels) {
+      dropped = std::max(dropped, level.dropped);
+    }
+    out.dropped = make(dropped);
+    out.used.levels.resize(out.need.levels.size());
     out.slots.reserve(out.need.slots);
     for (entry_parameter const& p : e.parameters) {
       out.contributions.push_back(make(p.trainable ? model::guarded(job_, p.facts.bytes()) : 0));
@@ -291,11 +332,15 @@ class standalone {
   frame make_frame(block_id b, pass p) {
     detail::standalone_block& own = state(b);
     frame f = block::make_frame(entry(b), job_, b, p);
-    f.x = p == pass::backward ? backward_input(b) : input(b);
+    f.x = p == pass::rebuild    ? rebuild_input(b)
+          : p == pass::backward ? backward_input(b)
+                                : input(b);
     f.values = own.values;
     f.gradients = own.gradients;
     f.batch = batch_addresses_;
+    f.level = own.level;
     f.saved = own.saved.all();
+    f.dropped = own.dropped.all();
     f.scratch = scratch_.all();
     f.slots = &own.slots;
     f.guards = guards_.on() ? &guards_ : nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// What the blocks' strategies alone decide: recomputation, swapping, and the bytes that are live
+// What the blocks' strategies and levels alone decide: rebuilding, swapping, and the bytes that are live
 // on the device besides model states, in program order.
 
 #include "protrain/activation/strategy.hpp"
@@ -18,6 +18,7 @@ namespace protrain::inline v0::cost {
 
 struct assigned {
   std::vector<activation::strategy> strategies{};
+  std::vector<std::uint8_t> levels{};   ///< by block; empty: all 0
   picoseconds swap_out{};               ///< in one micro-batch
   picoseconds swap_in{};                ///< likewise
   std::uint64_t swapped = 0;            ///< most bytes on the host at once
@@ -28,17 +29,27 @@ struct assigned {
 
 namespace detail {
 
+/// Null at level 0.
+constexpr trace::save_level const* level_of(trace::trace const& t,
+                                            std::vector<std::uint8_t> const& levels,
+                                            std::uint32_t b) {
+  std::uint32_t const k = levels.empty() ? 0U : levels[b];
+  return k == 0 ? nullptr : &t.shapes[t.blocks[b].index()].levels[k - 1];
+}
+
 /// Follows the activations, boundaries, gradients and batches of a step.
 class live_walk {
  public:
   constexpr live_walk(trace::trace const& t,
                       step const& s,
                       std::vector<activation::strategy> const& strategies,
+                      std::vector<std::uint8_t> const& levels,
                       std::uint32_t slots,
                       std::uint32_t ahead)
       : facts_(t),
         step_(s),
         strategies_(strategies),
+        levels_(levels),
         slots_(slots),
         ahead_(ahead),
         output_(s.blocks, 0),
@@ -85,9 +96,13 @@ class live_walk {
   constexpr void forward(std::uint32_t b) {
     peak_ = now_;
     activation::strategy const how = strategies_[b];
+    trace::save_level const* const at = level_of(facts_, levels_, b);
     take(output_[b], shape(b).output);
-    take(saved_[b], shape(b).saved);
+    take(saved_[b], at != nullptr ? at->saved : shape(b).saved);
+    std::uint64_t dropped = 0;
+    take(dropped, at != nullptr ? at->rebuilt : bytes{});
     touch(shape(b).scratch_forward);
+    drop(dropped);
     if (how == activation::strategy::checkpoint) {
       drop(saved_[b]);
     } else if (how == activation::strategy::swap && saved_[b] > 0) {
@@ -95,7 +110,9 @@ class live_walk {
       std::swap(leaving_, saved_[b]);
       swapped_[b] = 1;
     }
-    if (b > 0 && !shape(b).reads_input && how != activation::strategy::checkpoint) {
+    bool const rereads =
+        how == activation::strategy::checkpoint || (at != nullptr && at->reads_input);
+    if (b > 0 && !shape(b).reads_input && !rereads) {
       drop(output_[b - 1]);
     }
     peaks_.push_back(peak_);
@@ -113,6 +130,11 @@ class live_walk {
       take(saved_[b], shape(b).saved);
       touch({granules(shape(b).output.value) + granules(shape(b).scratch_forward.value)});
     }
+    std::uint64_t rebuilt = 0;
+    if (trace::save_level const* const at = level_of(facts_, levels_, b); at != nullptr) {
+      take(rebuilt, at->rebuilt);
+      touch(at->scratch);
+    }
     std::uint64_t dx = 0;
     if (b > 0) {
       take(dx, shape(b).input);
@@ -120,6 +142,7 @@ class live_walk {
     open_gradients(b);
     touch(shape(b).scratch_backward);
     drop(saved_[b]);
+    drop(rebuilt);
     drop(gradient_[b]);
     if (b > 0) {
       gradient_[b - 1] = dx;
@@ -156,6 +179,7 @@ class live_walk {
   trace::trace const& facts_;
   step const& step_;
   std::vector<activation::strategy> const& strategies_;
+  std::vector<std::uint8_t> const& levels_;
   std::uint32_t slots_;
   std::uint32_t ahead_;
   std::uint64_t now_ = 0;
@@ -173,7 +197,8 @@ class live_walk {
 /// Ends of the backward passes, by block, from the start of a backward phase.
 constexpr std::vector<picoseconds> backward_ends(trace::trace const& t,
                                                  step const& s,
-                                                 std::vector<activation::strategy> const& how) {
+                                                 std::vector<activation::strategy> const& how,
+                                                 std::vector<std::uint8_t> const& levels) {
   std::vector<picoseconds> out(s.blocks, picoseconds{});
   for (span_cost const& g : s.spans) {
     out[g.opens.index()] += g.zero;
@@ -183,6 +208,9 @@ constexpr std::vector<picoseconds> backward_ends(trace::trace const& t,
     trace::block_shape const& shape = t.shapes[t.blocks[b].index()];
     bool const again = how[b] == activation::strategy::checkpoint;
     now += out[b] + shape.backward + (again ? shape.forward : picoseconds{});
+    if (trace::save_level const* const at = level_of(t, levels, b); at != nullptr) {
+      now += at->rebuild;
+    }
     out[b] = now;
   }
   return out;
@@ -190,14 +218,16 @@ constexpr std::vector<picoseconds> backward_ends(trace::trace const& t,
 
 }  // namespace detail
 
-/// The facts of `strategies` (one per block). O(blocks x spans).
+/// The facts of `strategies` (one per block) and of save levels (one per block, or none at all).
+/// O(blocks x spans).
 constexpr assigned make_assigned(trace::trace const& t,
                                  step const& s,
                                  rates const& r,
                                  std::vector<activation::strategy> strategies,
                                  std::uint32_t gradient_slots,
-                                 std::uint32_t swap_ahead) {
-  assigned out{.strategies = std::move(strategies)};
+                                 std::uint32_t swap_ahead,
+                                 std::vector<std::uint8_t> levels = {}) {
+  assigned out{.strategies = std::move(strategies), .levels = std::move(levels)};
   for (std::uint32_t b = 0; b < s.blocks; ++b) {
     std::uint64_t const saved = t.shapes[t.blocks[b].index()].saved.value;
     if (out.strategies[b] == activation::strategy::swap && saved > 0) {
@@ -206,8 +236,8 @@ constexpr assigned make_assigned(trace::trace const& t,
       out.swapped = checked_add(out.swapped, granules(saved));
     }
   }
-  out.backward = detail::backward_ends(t, s, out.strategies);
-  out.live = detail::live_walk(t, s, out.strategies, gradient_slots, swap_ahead).run();
+  out.backward = detail::backward_ends(t, s, out.strategies, out.levels);
+  out.live = detail::live_walk(t, s, out.strategies, out.levels, gradient_slots, swap_ahead).run();
   out.most_live = std::ranges::max(out.live);
   return out;
 }

@@ -50,7 +50,7 @@ inline json plan_head(plan_subject const& s) {
             {"parameters", parameter_count(s.facts)},
             {"blocks", s.facts.blocks.size()}}},
           {"machine", s.machine},
-          {"job", to_json(s.facts.job)},
+          {"job", io::to_json(s.facts.job)},
           {"fingerprint", hex16(trace::fingerprint(s.facts))}};
 }
 
@@ -65,6 +65,15 @@ inline json categories_at_peak(schedule::memory_report const& m) {
   return out;
 }
 
+/// Blocks at each save level that the bundle's assignment policy places.
+inline json levels(plan::numbers const& n) {
+  json out = json::array();
+  for (std::uint32_t k = 0; k < n.depth; ++k) {
+    out.push_back(n.levels[k]);
+  }
+  return out;
+}
+
 inline json decisions(plan::plan const& p) {
   return {{"string", p.string().view()},
           {"chunk_bytes", p.at.chunk},
@@ -75,7 +84,7 @@ inline json decisions(plan::plan const& p) {
           {"n_checkpoint", p.at.checkpoint},
           {"swap_interval", p.at.interval},
           {"sizing", p.sizing.view() == "policy" ? "uniform_grid" : "given"},
-          {"levels", json::array()},
+          {"levels", levels(p.at)},
           {"update",
            {{"site",
              p.at.streamed == 0            ? "cpu"
@@ -202,8 +211,8 @@ namespace detail {
 
 /// The first member in which two jobs differ, with both values; empty names none.
 inline std::array<std::string, 3> first_difference(model::job const& a, model::job const& b) {
-  json const left = to_json(a);
-  json const right = to_json(b);
+  json const left = io::to_json(a);
+  json const right = io::to_json(b);
   for (auto const& member : left.items()) {
     if (member.value() != right[member.key()]) {
       return {"job." + member.key(), member.value().dump(), right[member.key()].dump()};

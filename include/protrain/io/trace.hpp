@@ -65,11 +65,24 @@ inline json to_json(trace::operator_facts const& o) {
           {"delta_before_bytes", o.delta_before.value}};
 }
 
+inline json to_json(trace::save_level const& l) {
+  return {{"name", l.name.view()},
+          {"saved_bytes", l.saved.value},
+          {"rebuilt_bytes", l.rebuilt.value},
+          {"scratch_bytes", l.scratch.value},
+          {"reads_input", l.reads_input},
+          {"rebuild_ns", nanoseconds(l.rebuild)}};
+}
+
 inline json to_json(trace::block_shape const& s, bytes outside) {
   json pinned;
   if (s.pinned != trace::pin::free) {
     constexpr std::string_view names[] = {"", "keep", "checkpoint", "swap"};
     pinned = names[static_cast<std::size_t>(s.pinned)];
+  }
+  json levels = json::array();
+  for (trace::save_level const& l : s.levels) {
+    levels.push_back(to_json(l));
   }
   json ops = json::array();
   for (trace::operator_facts const& o : s.operators) {
@@ -85,7 +98,7 @@ inline json to_json(trace::block_shape const& s, bytes outside) {
           {"scratch_forward_bytes", s.scratch_forward.value},
           {"scratch_backward_bytes", s.scratch_backward.value},
           {"reads_input", s.reads_input},
-          {"levels", json::array()},
+          {"levels", std::move(levels)},
           {"ops", std::move(ops)},
           {"outside_bytes", outside.value}};
 }
@@ -109,6 +122,17 @@ inline trace::operator_facts parse_operator(json_field const& f) {
           .delta_before = or_none("delta_before_bytes")};
 }
 
+inline trace::save_level parse_level(json_field const& f) {
+  f.allow_only(
+      {"name", "saved_bytes", "rebuilt_bytes", "scratch_bytes", "reads_input", "rebuild_ns"});
+  return {.name = text(f.at("name").string()),
+          .saved = read_bytes(f.at("saved_bytes")),
+          .rebuilt = read_bytes(f.at("rebuilt_bytes")),
+          .scratch = read_bytes(f.at("scratch_bytes")),
+          .reads_input = f.at("reads_input").boolean(),
+          .rebuild = read_nanoseconds(f.at("rebuild_ns"))};
+}
+
 inline trace::block_shape parse_shape(json_field const& f) {
   f.allow_only({"name",
                 "pinned",
@@ -123,9 +147,6 @@ inline trace::block_shape parse_shape(json_field const& f) {
                 "levels",
                 "ops",
                 "outside_bytes"});
-  if (auto const levels = f.find("levels")) {
-    levels->items(0);  // this version has no save levels
-  }
   auto const pinned = f.find("pinned");
   trace::block_shape out{
       .name = text(f.at("name").string()),
@@ -139,6 +160,11 @@ inline trace::block_shape parse_shape(json_field const& f) {
       .scratch_forward = read_bytes(f.at("scratch_forward_bytes")),
       .scratch_backward = read_bytes(f.at("scratch_backward_bytes")),
       .reads_input = f.at("reads_input").boolean()};
+  if (auto const levels = f.find("levels")) {
+    for (json_field const& l : levels->items(trace::most_levels)) {
+      out.levels.push_back(parse_level(l));
+    }
+  }
   for (json_field const& o : f.at("ops").items(1U << 16U)) {
     out.operators.push_back(parse_operator(o));
   }

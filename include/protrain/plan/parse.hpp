@@ -6,6 +6,7 @@
 #include "protrain/core/text.hpp"
 #include "protrain/model/job.hpp"
 #include "protrain/plan/size.hpp"
+#include "protrain/trace/trace.hpp"
 #include "protrain/update/timing.hpp"
 
 #include <array>
@@ -18,6 +19,8 @@
 namespace protrain::inline v0::plan {
 
 inline constexpr std::uint64_t all_chunks = std::numeric_limits<std::uint64_t>::max();
+/// Blocks at save level 1, 2, ...
+using level_counts = std::array<std::uint64_t, trace::most_levels>;
 
 /// Fixed values; the search chooses what is missing. Values beyond a maximum mean the maximum.
 struct request {
@@ -29,6 +32,7 @@ struct request {
   std::optional<std::uint64_t> chunk{};  ///< bytes of values
   std::optional<std::uint64_t> defer{};
   std::optional<std::uint64_t> streamed{};  ///< chunks; `all_chunks` if every one that moves
+  std::optional<level_counts> levels{};
   std::optional<std::uint64_t> gradient_slots{};
   std::optional<std::uint64_t> streaming_slots{};
   std::optional<std::uint64_t> unroll{};
@@ -49,11 +53,18 @@ constexpr request keep_all() {
           .swap = 0,
           .checkpoint = 0,
           .streamed = 0,
+          .levels = level_counts{},
           .named = true};
 }
 /// Nothing persistent, three buffers, everything kept.
 constexpr request offload_all() {
-  return {.persist = 0, .buffer = 3, .swap = 0, .checkpoint = 0, .streamed = 0, .named = true};
+  return {.persist = 0,
+          .buffer = 3,
+          .swap = 0,
+          .checkpoint = 0,
+          .streamed = 0,
+          .levels = level_counts{},
+          .named = true};
 }
 /// Everything persistent, everything checkpointed.
 constexpr request checkpoint_all() {
@@ -62,6 +73,7 @@ constexpr request checkpoint_all() {
           .swap = 0,
           .checkpoint = as_many_as_there_are,
           .streamed = 0,
+          .levels = level_counts{},
           .named = true};
 }
 /// Nothing persistent, three buffers, everything checkpointed.
@@ -259,22 +271,22 @@ class plan_reader {
     return true;
   }
 
+  /// a:b:...; a level that isn't named has no blocks.
   constexpr bool levels() {
     std::string_view rest = value_;
-    while (true) {
+    level_counts found{};
+    for (std::uint64_t& n : found) {
       std::size_t const colon = rest.find(':');
-      std::uint64_t n = 0;
       if (!integer(rest.substr(0, colon), n)) {
         return false;
       }
-      if (n > 0) {
-        return refuse("save levels are not in this version: write levels=0");
-      }
       if (colon == std::string_view::npos) {
+        out_.levels = found;
         return true;
       }
       rest = rest.substr(colon + 1);
     }
+    return refuse("a block has at most four save levels");
   }
 
   constexpr bool slots() {
@@ -321,6 +333,9 @@ class plan_reader {
 inline constexpr char const* defer_needs_time =
     "only updates before the next use can be left to the next step: write "
     "time=before_next_use";
+inline constexpr char const* levels_need_policy =
+    "the bundle's assignment policy places no save levels: plan with activation::levels, or write "
+    "levels=0";
 inline constexpr char const* time_needs_norm =
     "the job clips, skips or is fp16: updates wait for the norm of all gradients, so write "
     "after_backward";

@@ -18,6 +18,7 @@
 #include "protrain/trace/trace.hpp"
 #include "protrain/update/timing.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -40,10 +41,25 @@ struct numbers {
   std::uint32_t gradient_slots = 2;
   std::uint32_t unroll = schedule::default_unroll;  ///< micro-batches of a program, at most
   update::timing time = update::timing::after_backward;
-  std::vector<std::uint32_t> persist_set{};  ///< the persistent chunks, if `listed`
+  std::array<std::uint32_t, trace::most_levels> levels{};  ///< blocks at save level 1, 2, ...
+  std::uint32_t depth = 0;                                 ///< levels that there are to choose
+  std::vector<std::uint32_t> persist_set{};                ///< the persistent chunks, if `listed`
   bool listed = false;  ///< they are not what the placement policy chooses, or no prefix
   bool operator==(numbers const&) const = default;
 };
+
+namespace detail {
+
+/// a:b:...
+template <class Counts>
+constexpr void append_levels(text& out, Counts const& levels, std::size_t depth) {
+  for (std::size_t k = 0; k < depth; ++k) {
+    out += k == 0 ? std::string_view{} : std::string_view(":");
+    out += std::uint64_t{levels[k]};
+  }
+}
+
+}  // namespace detail
 
 /// The plan string; `parse` reads it back. Programs of the usual length go without saying.
 constexpr text print(numbers const& n) {
@@ -77,6 +93,10 @@ constexpr text print(numbers const& n) {
     out += n.streamed > 0 ? "streamed" : "cpu";
   }
   put("defer", n.defer);
+  if (n.depth > 0) {
+    out += ",levels=";
+    detail::append_levels(out, n.levels, n.depth);
+  }
   put("slots", n.gradient_slots);
   out += ":";
   out += std::uint64_t{n.streaming_slots};

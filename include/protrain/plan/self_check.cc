@@ -3,12 +3,16 @@
 // clang-format off
 #include <protrain/plan/budget.hpp>
 #include <protrain/plan/closed_form.hpp>
+#include <protrain/plan/detail/answers.hpp>
 #include <protrain/plan/detail/axes.hpp>
 #include <protrain/plan/detail/changes.hpp>
+#include <protrain/plan/detail/check_request.hpp>
 #include <protrain/plan/detail/closed_form_search.hpp>
 #include <protrain/plan/detail/closed_form_tables.hpp>
 #include <protrain/plan/detail/evaluator.hpp>
+#include <protrain/plan/detail/level_axes.hpp>
 #include <protrain/plan/detail/local_search.hpp>
+#include <protrain/plan/detail/ranges.hpp>
 #include <protrain/plan/detail/refusal.hpp>
 #include <protrain/plan/detail/searcher.hpp>
 #include <protrain/plan/detail/sites.hpp>
@@ -24,12 +28,16 @@
 #include <protrain/plan/space.hpp>
 #include <protrain/plan/budget.hpp>
 #include <protrain/plan/closed_form.hpp>
+#include <protrain/plan/detail/answers.hpp>
 #include <protrain/plan/detail/axes.hpp>
 #include <protrain/plan/detail/changes.hpp>
+#include <protrain/plan/detail/check_request.hpp>
 #include <protrain/plan/detail/closed_form_search.hpp>
 #include <protrain/plan/detail/closed_form_tables.hpp>
 #include <protrain/plan/detail/evaluator.hpp>
+#include <protrain/plan/detail/level_axes.hpp>
 #include <protrain/plan/detail/local_search.hpp>
+#include <protrain/plan/detail/ranges.hpp>
 #include <protrain/plan/detail/refusal.hpp>
 #include <protrain/plan/detail/searcher.hpp>
 #include <protrain/plan/detail/sites.hpp>

@@ -6,15 +6,15 @@
 #include "protrain/activation/assignment.hpp"
 #include "protrain/chunk/layout.hpp"
 #include "protrain/core/result.hpp"
-#include "protrain/core/text.hpp"
 #include "protrain/cost/assigned.hpp"
 #include "protrain/cost/benefit.hpp"
 #include "protrain/cost/lower_bound.hpp"
-#include "protrain/cost/paper_plan.hpp"
 #include "protrain/cost/placed.hpp"
 #include "protrain/cost/rates.hpp"
 #include "protrain/cost/step.hpp"
 #include "protrain/hw/machine.hpp"
+#include "protrain/plan/detail/check_request.hpp"
+#include "protrain/plan/detail/ranges.hpp"  // IWYU pragma: export
 #include "protrain/plan/detail/sites.hpp"
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/plan.hpp"
@@ -26,62 +26,17 @@
 #include "protrain/update/timing.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
 #include <span>
-#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace protrain::inline v0::plan {
-
-/// A range of one knob.
-struct axis {
-  std::uint32_t low = 0;
-  std::uint32_t high = 0;
-  bool operator==(axis const&) const = default;
-};
-
-/// What a placement was made from.
-struct placement_numbers {
-  std::uint32_t persist = 0;
-  std::uint32_t moving = 0;    ///< chunks that train and aren't persistent
-  std::uint32_t streamed = 0;  ///< of those
-  bool operator==(placement_numbers const&) const = default;
-};
-
-namespace detail {
-
-/// `wanted` within [low, high].
-constexpr std::uint32_t clamp(std::uint64_t wanted, std::uint32_t low, std::uint32_t high) {
-  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, low, std::max(low, high)));
-}
-
-/// The paper's interval: blocks that run while one is swapped out, of the shape most blocks have.
-constexpr std::uint32_t swap_interval(trace::trace const& t,
-                                      cost::rates const& r,
-                                      std::uint32_t most) {
-  std::vector<std::uint32_t> count(t.shapes.size(), 0);
-  for (shape_id const s : t.blocks) {
-    count[s.index()] += t.shapes[s.index()].pinned == trace::pin::free ? 1U : 0U;
-  }
-  std::size_t best = 0;
-  for (std::size_t s = 1; s < count.size(); ++s) {
-    best = count[s] > count[best] ? s : best;
-  }
-  trace::block_shape const& body = t.shapes[best];
-  return cost::swap_interval(cost::download_time(r, body.saved.value), body.forward, most);
-}
-
-/// A swapped block comes back early enough: its copy takes `interval` forward passes, and a
-/// backward pass takes about two.
-constexpr std::uint32_t swap_ahead(std::uint32_t interval) noexcept {
-  return std::max<std::uint32_t>(1, interval / 2 + interval % 2);
-}
-
-}  // namespace detail
 
 /// Slots for parts of streamed chunks where a request doesn't say.
 inline constexpr std::uint32_t default_streaming_slots = 2;
@@ -102,6 +57,8 @@ class space_of {
   std::vector<chunk::benefit> benefits{};  ///< by chunk
   numbers common{};  ///< interval, chunk, slots, time, unroll: the same for all
   std::vector<trace::pin> pins{};
+  std::vector<std::uint8_t> depths{};  ///< by block: save levels
+  std::uint32_t depth = 0;  ///< the most that a free block has, if the policy places them
   std::vector<cost::placed> placements{};      ///< persistence, ascending; then more on demand
   std::vector<placement_numbers> placed_as{};  ///< of each placement
   std::uint32_t persistences = 0;              ///< placements that a space starts with
@@ -115,11 +72,18 @@ class space_of {
       : facts(t),
         rules(p),
         rates(cost::rates_of(m, p.bandwidth, t.job.world)),
-        pins(activation::pins_of(t)) {}
+        pins(activation::pins_of(t)),
+        depths(activation::depths_of(t)) {
+    for (std::size_t b = 0; places_levels && b < pins.size(); ++b) {
+      depth = pins[b] == trace::pin::free ? std::max<std::uint32_t>(depth, depths[b]) : depth;
+    }
+  }
 
   /// Fixes what `r` fixes, clamped to what the job has.
   constexpr error open(request const& r) {
-    if (error const wrong = check(r); wrong.code != errc::none) {
+    error const wrong =
+        detail::check_request<decltype(rules.format)>(r, facts, depths, places_levels);
+    if (wrong.code != errc::none) {
       return wrong;
     }
     wanted = r;
@@ -153,6 +117,26 @@ class space_of {
     }
     return {0, most};
   }
+  /// Blocks that may hold save level `level`, from 1.
+  constexpr axis level_axis(std::uint32_t level) const {
+    std::uint32_t most = 0;
+    for (std::size_t b = 0; b < pins.size(); ++b) {
+      most += pins[b] == trace::pin::free && depths[b] >= level ? 1U : 0U;
+    }
+    if (wanted.levels) {
+      std::uint32_t const n = detail::clamp((*wanted.levels)[level - 1], 0, most);
+      return {n, n};
+    }
+    return {0, most};
+  }
+  /// The levels that are wanted, or none.
+  constexpr std::array<std::uint32_t, trace::most_levels> first_levels() const {
+    std::array<std::uint32_t, trace::most_levels> out{};
+    for (std::uint32_t k = 1; k <= depth; ++k) {
+      out[k - 1] = level_axis(k).low;
+    }
+    return out;
+  }
   constexpr axis buffer_axis(cost::placed const& p) const {
     std::uint32_t const most = std::max(p.fewest_buffers, p.most_buffers);
     if (wanted.buffer) {
@@ -165,22 +149,30 @@ class space_of {
   /// Position in `assignments` of what the policy makes of the counts. Different counts with one
   /// result share a position.
   constexpr std::size_t assignment(std::uint32_t swap, std::uint32_t checkpoint) {
-    activation::counts const c{.swap = swap, .checkpoint = checkpoint, .interval = common.interval};
+    return assignment({.swap = swap, .checkpoint = checkpoint, .levels = first_levels()});
+  }
+  constexpr std::size_t assignment(activation::counts c) {
+    c.interval = common.interval;
     for (std::size_t i = 0; i < counts.size(); ++i) {
       if (counts[i] == c) {
         return i;
       }
     }
-    std::vector<activation::strategy> made = rules.assignment.assign(pins, c);
-    PROTRAIN_EXPECT(made.size() == pins.size(), "assignment law: one strategy per block");
+    activation::assignment made = activation::assign(rules.assignment, pins, depths, c);
     activation::counts const real = counted(made);
     for (std::size_t i = 0; i < counts.size(); ++i) {
-      if (counts[i] == real && assignments[i].strategies == made) {
+      if (counts[i] == real && assignments[i].strategies == made.strategies &&
+          assignments[i].levels == made.levels) {
         return i;
       }
     }
-    assignments.push_back(
-        cost::make_assigned(facts, step, rates, std::move(made), common.gradient_slots, ahead()));
+    assignments.push_back(cost::make_assigned(facts,
+                                              step,
+                                              rates,
+                                              std::move(made.strategies),
+                                              common.gradient_slots,
+                                              ahead(),
+                                              std::move(made.levels)));
     counts.push_back(real);
     return assignments.size() - 1;
   }
@@ -190,6 +182,7 @@ class space_of {
                                      std::uint32_t buffers) const {
     schedule::knobs out{.persistent = placements[placement].persistent,
                         .strategies = assignments[assignment].strategies,
+                        .levels = assignments[assignment].levels,
                         .buffers = buffers,
                         .swap_ahead = ahead(),
                         .gradient_slots = common.gradient_slots,
@@ -253,32 +246,15 @@ class space_of {
     out.defer = placements[placement].defer;
     out.swap = counts[assignment].swap;
     out.checkpoint = counts[assignment].checkpoint;
+    out.levels = counts[assignment].levels;
+    out.depth = depth;
     list_persistent(out, placements[placement].persistent);
     return out;
   }
 
  private:
-  constexpr error check(request const& r) const {
-    if (facts.job.world == 0 || facts.job.world > std::numeric_limits<std::uint32_t>::max()) {
-      return {errc::invalid_argument, "a job needs a rank", facts.job.world};
-    }
-    if (facts.blocks.empty() || facts.job.accumulate == 0 || facts.job.micro_batch == 0) {
-      return {errc::invalid_argument, "a job needs a block, a micro-batch and a sample", 0};
-    }
-    if (auto const bytes = update::bytes_of(facts.job); !bytes) {
-      return bytes.failure();
-    }
-    if (!fits_format<decltype(rules.format)>(facts.job)) {
-      return {errc::not_allowed, "the bundle names another state format than the job's", 0};
-    }
-    if (r.time && !update::allowed(*r.time, facts.job)) {
-      return {errc::not_allowed, time_needs_norm, 0};
-    }
-    if (r.defer.value_or(0) > 0 && r.time && *r.time != update::timing::before_next_use) {
-      return {errc::not_allowed, defer_needs_time, *r.defer};
-    }
-    return {};
-  }
+  static constexpr bool places_levels =
+      activation::level_policy<std::remove_cvref_t<decltype(std::declval<Policies>().assignment)>>;
 
   constexpr void choose_layout(std::uint64_t value_bytes) {
     std::uint64_t capacity = rules.sizing.capacities(facts).front();
@@ -307,7 +283,9 @@ class space_of {
     std::uint32_t const most_parts = std::max(1U, chunks) * schedule::default_stream_parts;
     common.streaming_slots =
         detail::clamp(wanted.streaming_slots.value_or(default_streaming_slots), 1, most_parts);
-    auto const most_swap = static_cast<std::uint32_t>(ceil_div(free_blocks(), common.interval));
+    activation::counts const all{.swap = free_blocks(), .interval = common.interval};
+    std::uint32_t const most_swap =
+        counted(activation::assign(rules.assignment, pins, depths, all)).swap;
     swap_axis = {0, most_swap};
     if (wanted.swap) {
       std::uint32_t const n = detail::clamp(*wanted.swap, 0, most_swap);
@@ -372,12 +350,16 @@ class space_of {
 
   constexpr std::uint32_t ahead() const { return detail::swap_ahead(common.interval); }
 
-  constexpr activation::counts counted(std::vector<activation::strategy> const& made) const {
+  constexpr activation::counts counted(activation::assignment const& made) const {
     activation::counts out{.interval = common.interval};
-    for (std::size_t b = 0; b < made.size(); ++b) {
+    for (std::size_t b = 0; b < pins.size(); ++b) {
       bool const free = pins[b] == trace::pin::free;
-      out.swap += free && made[b] == activation::strategy::swap ? 1U : 0U;
-      out.checkpoint += free && made[b] == activation::strategy::checkpoint ? 1U : 0U;
+      out.swap += free && made.strategies[b] == activation::strategy::swap ? 1U : 0U;
+      out.checkpoint += free && made.strategies[b] == activation::strategy::checkpoint ? 1U : 0U;
+      std::uint8_t const level = made.levels.empty() ? std::uint8_t{0} : made.levels[b];
+      if (level > 0) {
+        ++out.levels[level - 1U];
+      }
     }
     return out;
   }

@@ -9,6 +9,8 @@
 #include "protrain/model/job.hpp"
 #include "protrain/trace/trace.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -41,6 +43,14 @@ inline trace::block_shape make_shape(block::block_entry const& e,
                          .scratch_forward = {need.scratch_forward},
                          .scratch_backward = {need.scratch_backward},
                          .reads_input = e.reads_input};
+  for (std::size_t k = 0; k < need.levels.size(); ++k) {
+    block::level_need const& level = need.levels[k];
+    out.levels.push_back({.name = text(e.levels[k].name),
+                          .saved = {level.saved},
+                          .rebuilt = {level.dropped},
+                          .scratch = {level.scratch},
+                          .reads_input = e.levels[k].reads_input});
+  }
   for (block::operator_need const& o : need.operators) {
     out.operators.push_back({.name = text(o.name),
                              .scratch_peak = {o.scratch},
@@ -50,20 +60,35 @@ inline trace::block_shape make_shape(block::block_entry const& e,
   return out;
 }
 
-/// One forward rate for everything; a backward is two forwards.
-inline void add_times(trace::block_shape& shape, std::uint64_t flops, flop_rate rate) {
+/// One forward rate for everything; a backward is two forwards. A rebuild does what its block said,
+/// or all of a forward, and at least reads and writes as much memory as was dropped.
+inline void add_times(trace::block_shape& shape,
+                      block::block_entry const& e,
+                      model::job const& job,
+                      hw::machine const& machine) {
+  std::uint64_t const flops = forward_flops(e, job);
+  flop_rate const rate = hw::compute_rate(machine, job.type);
   shape.forward = time_of(flops, rate);
   shape.backward = shape.forward * 2;
+  for (std::size_t k = 0; k < shape.levels.size(); ++k) {
+    picoseconds const compute = time_of(e.levels[k].flops.value_or(flops), rate);
+    std::uint64_t const moved = checked_mul(2, shape.levels[k].rebuilt.value);
+    bool const known = machine.device_bandwidth.per_second > 0;
+    picoseconds const copy = known ? time_of(moved, machine.device_bandwidth) : picoseconds{};
+    shape.levels[k].rebuild = std::max(compute, copy);
+  }
 }
 
-inline trace::trace dry_run(block::table const& t, model::job const& job, flop_rate const* rate) {
+inline trace::trace dry_run(block::table const& t,
+                            model::job const& job,
+                            hw::machine const* machine) {
   trace::trace out{.from = trace::source::dry_run, .job = job, .parameters = t.parameters};
   std::vector<std::uint32_t> origins{};  // by shape: block_entry::shape
   for (std::size_t b = 0; b < t.blocks.size(); ++b) {
     block::block_entry const& e = t.blocks[b];
     trace::block_shape shape = make_shape(e, block::dry_pass(e, job, make_id<block_id>(b)), job);
-    if (rate != nullptr) {
-      add_times(shape, forward_flops(e, job), *rate);
+    if (machine != nullptr) {
+      add_times(shape, e, job, *machine);
     }
     // Layers of one description may still differ by what they make of scope::layer.
     std::size_t at = 0;
@@ -93,8 +118,7 @@ inline trace::trace dry_run(block::table const& t, model::job const& job) {
 inline trace::trace dry_run(block::table const& t,
                             model::job const& job,
                             hw::machine const& machine) {
-  flop_rate const rate = hw::compute_rate(machine, job.type);
-  return detail::dry_run(t, job, &rate);
+  return detail::dry_run(t, job, &machine);
 }
 
 /// As above, for a model that has no table yet.

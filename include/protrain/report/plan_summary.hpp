@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace protrain::inline v0::report {
 
@@ -41,13 +43,34 @@ inline std::string placement(plan::plan const& p) {
   return out;
 }
 
+/// " (2 at level cheap, ..)"; empty where every kept block keeps everything.
+inline std::string levels(plan::plan const& p) {
+  std::vector<std::pair<std::string, std::size_t>> at;
+  for (std::size_t b = 0; b < p.knobs.levels.size(); ++b) {
+    if (std::uint8_t const k = p.knobs.levels[b]; k > 0) {
+      std::string const name(p.trace.shape(make_id<block_id>(b)).levels[k - 1U].name.view());
+      auto const known = std::ranges::find(at, name, &std::pair<std::string, std::size_t>::first);
+      if (known == at.end()) {
+        at.emplace_back(name, 1);
+      } else {
+        ++known->second;
+      }
+    }
+  }
+  std::string out;
+  for (auto const& [name, n] : at) {
+    out += (out.empty() ? " (" : ", ") + std::to_string(n) + " at level " + name;
+  }
+  return out.empty() ? out : out + ")";
+}
+
 inline std::string strategies(plan::plan const& p) {
   std::array<std::size_t, 3> n{};
   for (activation::strategy const s : p.knobs.strategies) {
     ++n[static_cast<std::size_t>(s)];
   }
-  return std::to_string(n[0]) + " kept, " + std::to_string(n[1]) + " checkpointed, " +
-         std::to_string(n[2]) + " swapped";
+  return std::to_string(n[0]) + " kept" + levels(p) + ", " + std::to_string(n[1]) +
+         " checkpointed, " + std::to_string(n[2]) + " swapped";
 }
 
 inline std::string phases(plan::prediction const& p) {

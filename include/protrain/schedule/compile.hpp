@@ -16,6 +16,21 @@ namespace protrain::inline v0::schedule {
 
 namespace detail {
 
+constexpr error check_levels(trace::trace const& t, knobs const& k) {
+  if (!k.levels.empty() && k.levels.size() != t.blocks.size()) {
+    return {errc::invalid_argument, "one save level per block, or none", t.blocks.size()};
+  }
+  for (std::size_t b = 0; b < k.levels.size(); ++b) {
+    if (k.levels[b] > t.shapes[t.blocks[b].index()].levels.size()) {
+      return {errc::out_of_range, "a block has no such save level", b};
+    }
+    if (k.levels[b] > 0 && k.strategies[b] != activation::strategy::keep) {
+      return {errc::not_allowed, "only a block that is kept has a save level", b};
+    }
+  }
+  return {};
+}
+
 constexpr error check_knobs(trace::trace const& t, chunk::layout const& l, knobs const& k) {
   std::size_t const chunks = l.chunks.size();
   if (t.job.world == 0 || t.job.world > std::numeric_limits<std::uint32_t>::max()) {
@@ -29,6 +44,9 @@ constexpr error check_knobs(trace::trace const& t, chunk::layout const& l, knobs
   }
   if (k.strategies.size() != t.blocks.size()) {
     return {errc::invalid_argument, "one strategy per block", t.blocks.size()};
+  }
+  if (error const wrong = check_levels(t, k); wrong.code != errc::none) {
+    return wrong;
   }
   for (std::size_t c = 0; c < chunks; ++c) {
     if (l.chunks[c].elements % checked_mul(element_granule, t.job.world) != 0) {

@@ -43,7 +43,8 @@ struct knobs {
   std::vector<std::uint8_t> persistent{};          ///< by chunk: stays on the device
   std::vector<update::site> sites{};               ///< by chunk; gpu exactly where persistent
   std::vector<activation::strategy> strategies{};  ///< by block
-  std::uint32_t buffers = 0;         ///< regular slots for chunks that are not persistent
+  std::vector<std::uint8_t> levels{};  ///< by block that is kept: its save level; empty: all 0
+  std::uint32_t buffers = 0;           ///< regular slots for chunks that are not persistent
   std::uint32_t swap_ahead = 1;      ///< a swapped block starts to come back this many blocks early
   std::uint32_t gradient_slots = 2;  ///< gradient slots that may be in flight, at least 2
   update::timing time = update::timing::after_backward;

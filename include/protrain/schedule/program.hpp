@@ -22,11 +22,14 @@ namespace protrain::inline v0::schedule {
 /// | upload         | h2d          | read value (host), write value (device)                     |
 /// | gather         | gather       | rw value: own shard to all of it (several ranks only)       |
 /// | forward        | compute      | read value.., [read batch], [read input], [write output],   |
-/// |                |              | [write saved], [write scratch], rw loss                     |
+/// |                |              | [write saved], [write rebuilt], [write scratch], rw loss    |
 /// | recompute      | compute      | as forward without loss; output is a temporary              |
+/// | rebuild        | compute      | read value.., [read batch], [read input], [read saved],     |
+/// |                |              | [write rebuilt], [write scratch]                            |
 /// | backward       | compute      | read value.., [read batch], [read input],                   |
 /// |                |              | [read output_gradient], [write input_gradient],             |
-/// |                |              | [read saved], rw gradient.., [write scratch]                |
+/// |                |              | [read saved], [read rebuilt], rw gradient..,                |
+/// |                |              | [write scratch]                                             |
 /// | swap_out       | d2h          | read saved (device), write saved (host)                     |
 /// | swap_in        | h2d          | read saved (host), write saved (device)                     |
 /// | reduce         | reduce       | rw gradient, [write staging if there are several ranks]     |
@@ -60,6 +63,7 @@ enum class opcode : std::uint8_t {
   gather,
   forward,
   recompute,
+  rebuild,
   backward,
   swap_out,
   swap_in,
@@ -78,14 +82,14 @@ enum class opcode : std::uint8_t {
   loss_read,
   loss_exchange,
 };
-inline constexpr std::size_t opcode_count = 23;
+inline constexpr std::size_t opcode_count = 24;
 
 constexpr std::string_view name_of(opcode op) noexcept {
   constexpr std::string_view names[opcode_count] = {
-      "batch_load",   "zero",        "upload",        "gather",      "forward",        "recompute",
-      "backward",     "swap_out",    "swap_in",       "reduce",      "offload",        "accumulate",
-      "norm_partial", "norm_read",   "norm_exchange", "norm_finish", "scalars_upload", "update",
-      "state_in",     "update_part", "state_out",     "loss_read",   "loss_exchange"};
+      "batch_load", "zero",         "upload",      "gather",        "forward",     "recompute",
+      "rebuild",    "backward",     "swap_out",    "swap_in",       "reduce",      "offload",
+      "accumulate", "norm_partial", "norm_read",   "norm_exchange", "norm_finish", "scalars_upload",
+      "update",     "state_in",     "update_part", "state_out",     "loss_read",   "loss_exchange"};
   return names[static_cast<std::size_t>(op)];
 }
 
@@ -99,7 +103,8 @@ enum class role : std::uint8_t {
   output,           ///< y
   input_gradient,   ///< dx
   output_gradient,  ///< dy
-  saved,
+  saved,            ///< all of it, or what the block's save level keeps
+  rebuilt,          ///< what the level drops: written by forward, made again by the rebuild
   scratch,
   batch,
   loss,       ///< one fp32 per sample of the micro-batch
@@ -163,6 +168,7 @@ struct instruction {
   /// step before, an update of 1 is this step's own.
   std::uint32_t version = 0;
   std::uint32_t part = 0;    ///< of a streamed chunk
+  std::uint32_t level = 0;   ///< of forward, rebuild, backward: what is kept in between; 0: all
   std::uint64_t amount = 0;  ///< bytes of a copy or fill; elements of norm, accumulate, update
   std::uint32_t first_operand = 0;
   std::uint32_t operand_count = 0;

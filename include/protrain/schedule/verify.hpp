@@ -47,6 +47,9 @@ constexpr verdict run_one(machine& m, std::uint32_t at) {
     case opcode::recompute:
       run_recompute(o);
       break;
+    case opcode::rebuild:
+      run_rebuild(o);
+      break;
     case opcode::backward:
       run_backward(o);
       break;

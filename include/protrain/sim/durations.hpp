@@ -47,6 +47,8 @@ constexpr picoseconds duration_of(schedule::program const& p,
     case opcode::forward:
     case opcode::recompute:
       return t.shape(i.block).forward;
+    case opcode::rebuild:
+      return t.shape(i.block).levels[i.level - 1].rebuild;
     case opcode::backward:
       return t.shape(i.block).backward;
     case opcode::batch_load:

@@ -10,6 +10,7 @@
 #include "protrain/model/parameter.hpp"
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,21 @@ struct operator_facts {
   bool operator==(operator_facts const&) const = default;
 };
 
+/// Most save levels that a block may have.
+inline constexpr std::size_t most_levels = 4;
+
+/// A way to save less than everything: after forward some saved tensors are dropped, and a rebuild
+/// makes them again right before backward. Bytes as in block_shape.
+struct save_level {
+  text name{};
+  bytes saved{};             ///< what stays from forward to backward
+  bytes rebuilt{};           ///< what is dropped after forward, and there again from the rebuild on
+  bytes scratch{};           ///< high-water inside the rebuild
+  bool reads_input = false;  ///< the rebuild reads x
+  picoseconds rebuild{};
+  bool operator==(save_level const&) const = default;
+};
+
 /// Everything blocks of one shape have in common. Bytes are of one micro-batch, and tensors are
 /// rounded up to `address_granule` each inside `saved` and `scratch_*`.
 struct block_shape {
@@ -50,6 +66,8 @@ struct block_shape {
   bytes scratch_forward{};   ///< high-water inside forward, and inside recompute
   bytes scratch_backward{};  ///< high-water inside backward
   bool reads_input = true;   ///< backward reads x
+  /// Level k is levels[k - 1], each dropping more than the one before; level 0 is everything kept.
+  std::vector<save_level> levels{};
   std::vector<operator_facts> operators{};
   bool operator==(block_shape const&) const = default;
 };
@@ -127,6 +145,13 @@ constexpr std::uint64_t fingerprint(trace const& t) {
     }
     h.byte(static_cast<std::uint8_t>((static_cast<unsigned>(shape.pinned) << 1U) |
                                      (shape.reads_input ? 1U : 0U)));
+    for (save_level const& level : shape.levels) {
+      h.string(level.name.view());
+      for (bytes const b : {level.saved, level.rebuilt, level.scratch}) {
+        h.word(b.value);
+      }
+      h.byte(level.reads_input ? 1 : 0);
+    }
   }
   h.word(t.batch.value);
   return h.value;

@@ -99,7 +99,8 @@ tally run(char const* kind, std::uint64_t cases, F damage) {
 
 /// Kinds whose every mutant must be refused for one reason: change one instruction of `op`.
 template <class F>
-tally run_on(char const* kind, rejection expected, opcode op, F change) {
+tally run_on(
+    char const* kind, rejection expected, opcode op, F change, std::uint64_t at_least = 100) {
   tally const t = run(kind, test::scaled(600), [&](subject& s, tally& sum) {
     auto const at =
         test::positions(s.p, [&](schedule::instruction const& i) { return i.op == op; });
@@ -113,7 +114,7 @@ tally run_on(char const* kind, rejection expected, opcode op, F change) {
     CHECK(v.reason == expected);
     sum.add(v);
   });
-  CHECK(t.rejected() >= test::scaled(100));
+  CHECK(t.rejected() >= test::scaled(at_least));
   CHECK(t.accepted() == 0);
   return t;
 }
@@ -245,6 +246,7 @@ TEST_CASE("a wrong version is named") {
        {opcode::forward, opcode::recompute, opcode::backward, opcode::upload, opcode::update}) {
     run_on("wrong version", rejection::wrong_version, op, newer);
   }
+  run_on("wrong version", rejection::wrong_version, opcode::rebuild, newer, 40);
 }
 
 TEST_CASE("an upload after the update finds a newer version than it names") {
@@ -289,6 +291,7 @@ TEST_CASE("any missing instruction is missed, but a recompute of nothing") {
     CAPTURE(schedule::name_of(gone.op));
     bool const useless =
         gone.op == opcode::recompute && s.job.facts.shape(gone.block).saved.value == 0;
+    CHECK((gone.op != opcode::rebuild || v.reason == rejection::missing_input));
     CHECK(v.ok == useless);
     sum.add(v);
   });

@@ -122,7 +122,8 @@ parts facts_of(run const& x) {
                                       r,
                                       x.job.knobs.strategies,
                                       x.job.knobs.gradient_slots,
-                                      x.job.knobs.swap_ahead);
+                                      x.job.knobs.swap_ahead,
+                                      x.job.knobs.levels);
   return {*std::move(step), std::move(placed), std::move(assigned)};
 }
 

@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 namespace assignment_test {
@@ -30,6 +32,26 @@ struct archetype {
   bool operator==(archetype const&) const = default;
 };
 
+/// The least that places levels: every block that can at level 1, while there are some.
+struct level_archetype : archetype {
+  std::vector<std::uint8_t> save_levels(std::span<pin const> pins,
+                                        std::span<std::uint8_t const> depths,
+                                        activation::counts const& c) const {
+    std::vector<std::uint8_t> out(pins.size(), 0);
+    std::uint32_t used = 0;
+    for (std::size_t b = 0; b < pins.size(); ++b) {
+      if (pins[b] == pin::free && depths[b] > 0 && used < c.levels[0]) {
+        out[b] = 1;
+        ++used;
+      }
+    }
+    return out;
+  }
+  bool operator==(level_archetype const&) const = default;
+};
+static_assert(activation::level_policy<level_archetype>);
+static_assert(!activation::level_policy<archetype>);
+
 /// A policy with a value: checkpoints every n-th free block while it may.
 struct every {
   using policy_tag = activation::assignment_tag;
@@ -52,7 +74,10 @@ TEST_CASE_TEMPLATE_INVOKE(test::assignment_laws,
                           activation::interleaved,
                           activation::keep_all,
                           activation::checkpoint_all,
+                          activation::swap_first,
+                          activation::levels,
                           archetype,
+                          level_archetype,
                           every);
 
 enum class breach : std::uint8_t { short_of_one, overrules, swaps_all, recomputes_all, fickle };
@@ -111,6 +136,51 @@ TEST_CASE("an interval too wide for all swaps swaps fewer") {
         std::vector{S, C, K, S, K});
   CHECK(activation::interleaved{}.assign(pins, {.swap = 2, .checkpoint = 0, .interval = 1}) ==
         std::vector{S, S, K, K, K});
+}
+
+TEST_CASE("swap first: no interval, the earliest blocks are swapped") {
+  std::vector<pin> const pins(6, pin::free);
+  CHECK(activation::swap_first{}.assign(pins, {.swap = 2, .checkpoint = 3, .interval = 4}) ==
+        std::vector{S, S, C, C, C, K});
+  CHECK(activation::swap_first{}.assign(pins, {.swap = 9, .checkpoint = 9, .interval = 4}) ==
+        std::vector{S, S, S, S, S, S});
+  std::vector<pin> const some{pin::keep, pin::free, pin::checkpoint, pin::free, pin::free};
+  CHECK(activation::swap_first{}.assign(some, {.swap = 1, .checkpoint = 1, .interval = 2}) ==
+        std::vector{K, S, C, C, K});
+}
+
+TEST_CASE("levels: early blocks hold the deeper ones, and each only what it has") {
+  std::vector<pin> const pins(7, pin::free);
+  std::vector<std::uint8_t> const depths{2, 2, 2, 2, 2, 2, 2};
+  auto const at = [](std::vector<pin> const& p,
+                     std::vector<std::uint8_t> const& d,
+                     activation::counts const& c) {
+    return activation::levels{}.save_levels(p, d, c);
+  };
+  using levels = std::vector<std::uint8_t>;
+  CHECK(at(pins, depths, {.levels = {3, 2}}) == levels{2, 2, 1, 1, 1, 0, 0});
+  // Swapped and checkpointed as by `interleaved`; what is left is divided.
+  activation::counts const c{.swap = 2, .checkpoint = 2, .interval = 2, .levels = {2, 1}};
+  CHECK(activation::levels{}.assign(pins, c) == std::vector{S, C, S, C, K, K, K});
+  CHECK(at(pins, depths, c) == levels{0, 0, 0, 0, 2, 1, 1});
+  // A count that no block can hold is not spent on another level.
+  CHECK(at(pins, {0, 1, 2, 0, 1, 2, 2}, {.levels = {1, 9, 9}}) == levels{0, 1, 2, 0, 0, 2, 2});
+  CHECK(at({pin::keep, pin::free, pin::swap}, {2, 2, 2}, {.levels = {9, 0}}) == levels{0, 1, 0});
+}
+
+TEST_CASE("only a policy of levels fills them, and nothing at level 0 is no entry") {
+  std::vector<pin> const pins(3, pin::free);
+  std::vector<std::uint8_t> const depths{1, 1, 1};
+  activation::counts const c{.checkpoint = 1, .levels = {1}};
+  CHECK(activation::assign(activation::interleaved{}, pins, depths, c) ==
+        activation::assignment{.strategies = {C, K, K}, .levels = {}});
+  CHECK(activation::assign(activation::levels{}, pins, depths, c) ==
+        activation::assignment{.strategies = {C, K, K}, .levels = {0, 1, 0}});
+  CHECK(activation::assign(activation::levels{}, pins, depths, {}).levels.empty());
+  trace::trace t;
+  t.shapes = {{}, {.levels = {{}, {}}}};
+  t.blocks = {{1}, {0}, {1}};
+  CHECK(activation::depths_of(t) == std::vector<std::uint8_t>{2, 0, 2});
 }
 
 TEST_CASE("pinned blocks keep their pin and don't count") {

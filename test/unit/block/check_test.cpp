@@ -43,6 +43,10 @@ enum class fault : std::uint8_t {
   reads_address,
   recomputes_less,
   recomputes_other,
+  rebuilds_other,
+  rebuilds_from_dropped,  // reads what was dropped before it is made
+  rebuilds_kept,          // writes other bits to what was kept
+  drops_by_data,
   saves_by_data,
   scratches_by_data,
   reads_gradient,
@@ -65,6 +69,7 @@ struct faulty {
     b.name("faulty");
     b.input({rows, n}, type);
     b.output({rows, n}, type);
+    b.level("cheap");
   }
 
   bool data_says(scope const& s) const {  // a dry run has no data
@@ -83,6 +88,10 @@ struct faulty {
       tensor_view const extra = s.save("extra", dtype::u8, {1});
       s.run([&] { extra.as<std::uint8_t>()[0] = 1; });
     }
+    bool const keeps = with == fault::drops_by_data && !data_says(s);
+    tensor_view const copy =
+        keeps ? s.save("copy", y.type, {rows, n}) : s.save("copy", y.type, {rows, n}, cheap);
+    s.run([&] { fill_copy(copy, x); });
     auto const op = s.op("scale");
     bool const bigger = with == fault::scratches_more && !s.dry();
     bool const smaller = with == fault::scratches_by_data && !data_says(s);
@@ -97,6 +106,31 @@ struct faulty {
         out[i] = kept[i] / (1 + std::abs(kept[i])) + (with == fault::adds_to_y ? out[i] : 0);
       }
       misbehave(s, x, y, u, t, again);
+    });
+  }
+
+  static constexpr block::dropped_at cheap{level_ref{1}};
+
+  static void fill_copy(tensor_view copy, tensor_view x) {
+    for (std::uint64_t i = 0; i < rows * n; ++i) {
+      copy.template as<T>()[i] = x.template as<T const>()[i];
+    }
+  }
+
+  void rebuild(scope& s, tensor_view x) const {
+    if (!s.dropped("copy")) {
+      return;
+    }
+    tensor_view const copy = s.rebuild("copy");
+    s.run([&] {
+      T* const out = copy.template as<T>();
+      T const before = out[2];
+      fill_copy(copy, x);
+      out[5] += with == fault::rebuilds_other ? T{1} : T{0};
+      out[2] += with == fault::rebuilds_from_dropped ? before : T{0};
+      if (with == fault::rebuilds_kept) {
+        s.saved("u").template as<T>()[4] += 1;
+      }
     });
   }
 
@@ -271,6 +305,10 @@ TEST_CASE("each fault is found under its own law") {
                              {fault::reads_address, "addresses", "y"},
                              {fault::recomputes_less, "recompute", ""},
                              {fault::recomputes_other, "recompute", "saved 'u'"},
+                             {fault::rebuilds_other, "levels", "saved 'copy'"},
+                             {fault::rebuilds_from_dropped, "levels", "saved 'copy'"},
+                             {fault::rebuilds_kept, "levels", "saved 'u'"},
+                             {fault::drops_by_data, "shapes", ""},
                              {fault::saves_by_data, "shapes", ""},
                              {fault::scratches_by_data, "shapes", ""},
                              {fault::reads_gradient, "contributions", "dx"},

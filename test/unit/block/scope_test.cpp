@@ -278,7 +278,7 @@ TEST_CASE("random keys are those of forward in every pass") {
   }
   scope s(b.make(pass::backward));
   CHECK(s.rng(1) == expected);
-  CHECK(refusal([&] { s.rng(); }) == "in backward, call scope::rng with its number");
+  CHECK(refusal([&] { s.rng(); }) == "outside forward, call scope::rng with its number");
 }
 
 TEST_CASE("a pass has a mode") {

@@ -117,6 +117,21 @@ TEST_CASE("the members of a feasible answer, and sums that are exact") {
   CHECK(a["sensitivity"].is_object());
 }
 
+TEST_CASE("counts of save levels, where the bundle places them") {
+  CHECK(answer()["plan"]["levels"] == json::array());
+  trace::trace t = example();
+  t.shapes[1].levels = {{.name = "cheap", .saved = 512_KiB, .rebuilt = 512_KiB, .rebuild = 5_us},
+                        {.name = "deep", .rebuilt = 1_MiB, .rebuild = 25_us}};
+  auto const rules = policies<>{}.with(activation::levels{});
+  auto const wanted = plan::parse("levels=1:1,swap=0,checkpoint=0");
+  REQUIRE(wanted.has_value());
+  auto const p = plan::make(t, hw::host_demo(), {.gpu = 1_GiB, .host = 1_GiB}, rules, *wanted);
+  REQUIRE(p.has_value());
+  json const a = io::to_json(subject(t), *p, {});
+  CHECK(a["plan"]["levels"] == json::array({1, 1}));
+  CHECK(parse(a).string == p->string().view());
+}
+
 TEST_CASE("the members of an infeasible answer") {
   trace::trace const t = example();
   auto const p = plan::search(t, hw::host_demo(), {.gpu = 1_MiB, .host = 1_GiB});

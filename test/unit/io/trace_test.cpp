@@ -50,6 +50,16 @@ trace::trace example() {
                .saved = {10'000'000'000},
                .scratch_forward = {512},
                .scratch_backward = {1024},
+               .levels = {{.name = "cheap",
+                           .saved = {9'000'000'000},
+                           .rebuilt = {1'000'000'000},
+                           .reads_input = true,
+                           .rebuild = {1'001}},
+                          {.name = "attention",
+                           .saved = {256},
+                           .rebuilt = {9'999'999'744},
+                           .scratch = {512},
+                           .rebuild = {777'000}}},
                .operators = {{.name = "attn",
                               .forward = {1},
                               .backward = {999},
@@ -140,7 +150,13 @@ TEST_CASE("broken members are named by their path") {
         "shapes[1].ops[0].forward_ns");
   CHECK(broken([](json& t) { t["shapes"][1]["ops"][0].erase("name"); }) == "shapes[1].ops[0].name");
   CHECK(broken([](json& t) { t["shapes"][2]["pinned"] = "drop"; }) == "shapes[2].pinned");
-  CHECK(broken([](json& t) { t["shapes"][0]["levels"] = {1}; }) == "shapes[0].levels");
+  CHECK(broken([](json& t) { t["shapes"][0]["levels"] = {1}; }) == "shapes[0].levels[0]");
+  CHECK(broken([](json& t) { t["shapes"][0]["levels"] = json::array({{}, {}, {}, {}, {}}); }) ==
+        "shapes[0].levels");
+  CHECK(broken([](json& t) { t["shapes"][1]["levels"][1].erase("saved_bytes"); }) ==
+        "shapes[1].levels[1].saved_bytes");
+  CHECK(broken([](json& t) { t["shapes"][1]["levels"][0]["rebuild_ns"] = -1; }) ==
+        "shapes[1].levels[0].rebuild_ns");
   CHECK(broken([](json& t) { t["shapes"] = json::array(); }) == "shapes");
   CHECK(broken([](json& t) { t["blocks"][2] = 3; }) == "blocks[2]");
   CHECK(broken([](json& t) { t["blocks"] = json::array(); }) == "blocks");

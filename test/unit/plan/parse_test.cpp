@@ -73,6 +73,19 @@ TEST_CASE("sets of persistent chunks") {
   CHECK(!plan::parse("persist=4")->listed);
 }
 
+TEST_CASE("levels: a count each, and what isn't named has no blocks") {
+  CHECK(!plan::parse("swap=0")->levels);
+  CHECK(plan::parse("levels=0")->levels == plan::level_counts{});
+  CHECK(plan::parse("levels=3:0:1")->levels == plan::level_counts{3, 0, 1, 0});
+  CHECK(plan::parse("levels=1:2:3:4")->levels == plan::level_counts{1, 2, 3, 4});
+  CHECK(plan::parse("keep_all")->levels == plan::level_counts{});
+  plan::numbers n{.levels = {4, 2}, .depth = 2};
+  CHECK(plan::print(n).view().find(",levels=4:2,") != std::string_view::npos);
+  CHECK(plan::parse(plan::print(n).view())->levels == plan::level_counts{4, 2});
+  n.depth = 0;
+  CHECK(plan::print(n).view().find("levels") == std::string_view::npos);
+}
+
 TEST_CASE("a number of any length saturates") {
   CHECK(plan::parse("persist=99999999999999999999999999")->persist ==
         std::numeric_limits<std::uint64_t>::max());
@@ -119,7 +132,8 @@ TEST_CASE("every kind of broken value is named with key, value and reason") {
                        row{"update=split:x", "update", "split:x", "not a number"},
                        row{"defer=1,time=after_backward", "defer", "after_backward", "time="},
                        row{"defer=-1", "defer", "-1", "negative"},
-                       row{"levels=0:1", "levels", "0:1", "not in this version"},
+                       row{"levels=-1", "levels", "-1", "negative"},
+                       row{"levels=1:2:3:4:5", "levels", "1:2:3:4:5", "at most four"},
                        row{"levels=0:", "levels", "0:", "missing"},
                        row{"levels=a", "levels", "a", "not a number"},
                        row{"slots=2", "slots", "2", "slots=2:2"},

@@ -358,6 +358,54 @@ TEST_CASE("the search splits updates between the sites, as far as the policy let
   CHECK(none->at.streamed == 0);
 }
 
+TEST_CASE("levels: what costs little to rebuild is dropped before anything is recomputed") {
+  trace::trace t = job();
+  for (trace::block_shape& s : t.shapes) {
+    s.levels = {{.name = "cheap",
+                 .saved = 256_KiB,
+                 .rebuilt = 256_KiB,
+                 .reads_input = true,
+                 .rebuild = 10_us},
+                {.name = "deep",
+                 .saved = 64_KiB,
+                 .rebuilt = 448_KiB,
+                 .reads_input = true,
+                 .rebuild = 250_us}};
+  }
+  auto const leveled = policies<>{}.with(activation::levels{});
+  auto const all = plan::search(t, hw::host_demo(), roomy, leveled);
+  REQUIRE(all.has_value());
+  CHECK(all->knobs.levels.empty());
+  CHECK(all->string().view().find("levels=0:0") != std::string_view::npos);
+  // A little less than keeping everything takes: a block or two are rebuilt.
+  plan::budget const tight{.gpu = {all->predicted.device.peak - (1U << 18U)}, .host = 8_GiB};
+  auto const some = plan::search(t, hw::host_demo(), tight, leveled);
+  auto const plain = plan::search(t, hw::host_demo(), tight);
+  REQUIRE(some.has_value());
+  REQUIRE(plain.has_value());
+  CHECK(some->predicted.iteration < plain->predicted.iteration);
+  CHECK(some->at.levels[0] > 0);
+  CHECK(some->at.checkpoint == 0);
+  CHECK(some->at.depth == 2);
+  CHECK(plain->at.depth == 0);
+  CHECK(plain->string().view().find("levels") == std::string_view::npos);
+  auto const refused = plan::make(t, hw::host_demo(), roomy, policies<>{}, wanted("levels=0:1"));
+  REQUIRE_FALSE(refused.has_value());
+  CHECK(refused.failure().explanation().view().find("activation::levels") !=
+        std::string_view::npos);
+}
+
+TEST_CASE("swap first: as many swapped blocks as there are, whatever the interval") {
+  auto const rules = policies<>{}.with(activation::swap_first{});
+  auto const p = plan::make(job(), hw::host_demo(), roomy, rules, wanted("swap=999,interval=4"));
+  REQUIRE(p.has_value());
+  CHECK(p->at.swap == 8);
+  auto const q =
+      plan::make(job(), hw::host_demo(), roomy, policies<>{}, wanted("swap=999,interval=4"));
+  REQUIRE(q.has_value());
+  CHECK(q->at.swap == 2);
+}
+
 TEST_CASE("a search that meets its limit says so and still answers") {
   plan::limits const few{.programs = 1, .refinements = 5, .candidates = 50};
   plan::budget const tight{.gpu = 12_MiB, .host = 8_GiB};

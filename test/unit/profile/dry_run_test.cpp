@@ -97,6 +97,62 @@ TEST_CASE("a block's own count of operations wins") {
   CHECK(t.shapes[0].forward == picoseconds{5'000'000'000'000});
 }
 
+TEST_CASE("a rebuild takes its operations or its bytes, and all of a forward if nobody said") {
+  auto const end = [](bool first) {
+    return protrain::make_block([first](block_builder& b) { first ? b.output({8}) : b.input({8}); },
+                                [](scope&, tensor_view, tensor_view) {},
+                                [](scope&, tensor_view, tensor_view, tensor_view) {});
+  };
+  using protrain::dropped_at;
+  using protrain::level_ref;
+  auto const layer = protrain::make_block(
+      [](block_builder& b) {
+        b.input({8});
+        b.output({8});
+        b.flops(1000);
+        b.level("bytes", {.reads_input = false, .flops = 0});
+        b.level("operations", {.flops = 600});
+        b.level("silent");
+      },
+      [](scope& s, tensor_view, tensor_view) {
+        s.save("a", dtype::u8, {256}, dropped_at{level_ref{1}});
+        s.save("b", dtype::u8, {512}, dropped_at{level_ref{2}});
+        s.save("c", dtype::u8, {768}, dropped_at{level_ref{3}});
+      },
+      [](scope&, tensor_view, tensor_view, tensor_view) {},
+      [](scope& s, tensor_view) {
+        s.scratch(dtype::u8, {300});
+        s.rebuild("a");
+        if (s.dropped("b")) {
+          s.rebuild("b");
+        }
+        if (s.dropped("c")) {
+          s.rebuild("c");
+        }
+      });
+  stack const model{end(true), layer, end(false)};
+  trace::trace const t = dry_run(
+      model, bf16, {.device_bandwidth = {1'000'000'000'000}, .compute_half = {1'000'000'000'000}});
+  trace::block_shape const& s = t.shapes[1];
+  CHECK(s.forward == picoseconds{1000});
+  REQUIRE(s.levels.size() == 3);
+  CHECK(
+      s.levels[0] ==
+      trace::save_level{
+          .name = "bytes", .saved = {1280}, .rebuilt = {256}, .scratch = {512}, .rebuild = {512}});
+  CHECK(s.levels[1].rebuild == picoseconds{1536});  // 2 x 768 bytes take longer than 600 operations
+  CHECK(s.levels[1].reads_input);
+  CHECK(s.levels[2].saved == bytes{0});
+  CHECK(s.levels[2].rebuild == picoseconds{3072});
+  trace::trace const slow = dry_run(model, bf16, {.compute_half = {1'000'000'000'000}});
+  CHECK(slow.shapes[1].levels[0].rebuild == picoseconds{0});
+  CHECK(slow.shapes[1].levels[1].rebuild == picoseconds{600});
+  CHECK(slow.shapes[1].levels[2].rebuild == picoseconds{1000});
+  trace::trace const timeless = dry_run(model, bf16);
+  CHECK(timeless.shapes[1].levels[2].rebuild == picoseconds{0});
+  CHECK(trace::fingerprint(timeless) == trace::fingerprint(t));
+}
+
 TEST_CASE(
     "layers that save other amounts are other shapes, though they describe themselves alike") {
   auto const end = [](bool first) {

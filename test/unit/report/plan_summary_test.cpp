@@ -59,6 +59,17 @@ TEST_CASE("what it does, and why") {
             "faster"));
 }
 
+TEST_CASE("save levels by name") {
+  plan::plan p = example();
+  p.trace.shapes = {{.levels = {{.name = "cheap"}, {.name = "attention"}}}};
+  p.trace.blocks = {{0}, {0}, {0}, {0}, {0}, {0}};
+  p.knobs.strategies.assign(6, activation::strategy::keep);
+  p.knobs.levels = {2, 1, 1, 0, 0, 0};
+  CHECK(has(p,
+            "activations 6 kept (1 at level attention, 2 at level cheap), 0 checkpointed, 0 "
+            "swapped"));
+}
+
 TEST_CASE("what was changed, what comes next, and a search that met its limit") {
   plan::plan p = example();
   p.changed = {text("persist 999 -> 1")};

@@ -148,6 +148,13 @@ TEST_CASE("knobs that contradict the job are refused with a reason") {
       {[](setup& s) { s.knobs.persistent.pop_back(); }, errc::invalid_argument},
       {[](setup& s) { s.knobs.sites.pop_back(); }, errc::invalid_argument},
       {[](setup& s) { s.knobs.strategies.pop_back(); }, errc::invalid_argument},
+      {[](setup& s) { s.knobs.levels = {0, 0}; }, errc::invalid_argument},
+      {[](setup& s) { s.knobs.levels = {1, 0, 0, 0}; }, errc::out_of_range},
+      {[](setup& s) {
+         s.facts.shapes[1].levels.resize(1);
+         s.knobs.levels = {0, 1, 0, 0};  // block 1 is checkpointed
+       },
+       errc::not_allowed},
       {[](setup& s) { s.knobs.sites[0] = update::site::cpu; }, errc::not_allowed},
       {[](setup& s) { s.knobs.sites[0] = update::site::streamed; }, errc::not_allowed},
       {[](setup& s) { s.knobs.sites[3] = update::site::gpu; }, errc::not_allowed},
@@ -197,6 +204,60 @@ TEST_CASE("every block runs forward and backward once per micro-batch") {
     CHECK(count(p, opcode::norm_finish) == 1);
     CHECK(p.micro_batches == accumulate);
   }
+}
+
+TEST_CASE("a save level: less stays, and what was dropped is rebuilt right before backward") {
+  setup s = make(3, 3);
+  for (trace::block_shape& shape : s.facts.shapes) {
+    shape.levels = {{.name = "half", .saved = {3072}, .rebuilt = {1024}, .reads_input = false},
+                    {.name = "all", .rebuilt = {4096}, .scratch = {512}, .reads_input = true}};
+    shape.reads_input = false;
+  }
+  s.knobs.strategies.assign(3, activation::strategy::keep);
+  auto const kept = s.compile();
+  s.knobs.levels = {0, 1, 2};
+  auto const p = s.compile();
+  REQUIRE(schedule::verify(p, s.facts, s.layout).ok);
+  CHECK(count(kept, opcode::rebuild) == 0);
+  CHECK(count(p, opcode::rebuild) == 2);
+  for (std::size_t i = 0; i < p.instructions.size(); ++i) {
+    schedule::instruction const& at = p.instructions[i];
+    if (at.op == opcode::rebuild) {
+      CHECK(at.level == at.block.value);
+      auto const next = std::find_if(p.instructions.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                                     p.instructions.end(),
+                                     [](auto const& k) { return k.queue == queue_id::compute; });
+      // Slots are zeroed in between, nothing else.
+      CHECK((next->op == opcode::backward || next->op == opcode::zero));
+      auto const reads = [&](schedule::role what) {
+        return std::ranges::count(p.operands_of(at), what, &schedule::operand::what);
+      };
+      CHECK(reads(schedule::role::input) == (at.level == 2 ? 1 : 0));
+      CHECK(reads(schedule::role::saved) == (at.level == 1 ? 1 : 0));
+      CHECK(reads(schedule::role::rebuilt) == 1);
+      CHECK(reads(schedule::role::scratch) == (at.level == 2 ? 1 : 0));
+    }
+  }
+  // What stays at the end of forward; x of block 2 stays for its rebuild, as no backward reads it.
+  auto const held = [](schedule::program const& q, category what) {
+    auto const turn =
+        std::ranges::find(q.instructions, opcode::loss_read, &schedule::instruction::op);
+    auto const at = static_cast<std::uint32_t>(turn - q.instructions.begin());
+    std::uint64_t sum = 0;
+    for (schedule::allocation const& a : q.allocations) {
+      sum += a.what == what && a.begin <= at && at < a.end ? a.bytes : 0;
+    }
+    return sum;
+  };
+  CHECK(held(kept, category::activations) == 3 * 4096);
+  CHECK(held(p, category::activations) == 4096 + 3072);
+  CHECK(held(kept, category::boundaries) == 0);
+  CHECK(held(p, category::boundaries) == 1024);
+  // An evaluation rebuilds nothing.
+  auto const e = schedule::compile(s.facts, s.layout, s.knobs, {}, schedule::segment::evaluate);
+  REQUIRE(e.has_value());
+  CHECK(std::ranges::count(e->instructions, 0U, &schedule::instruction::level) ==
+        static_cast<std::ptrdiff_t>(e->instructions.size()));
 }
 
 TEST_CASE("all persistent: nothing moves but batches, losses and scalars") {

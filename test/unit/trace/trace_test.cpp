@@ -67,6 +67,13 @@ TEST_CASE("the fingerprint sees every fact that a program depends on") {
       [](auto& t) { t.shapes[1].scratch_forward = 256_B; },
       [](auto& t) { t.shapes[1].scratch_backward = 256_B; },
       [](auto& t) { t.shapes[1].reads_input = false; },
+      [](auto& t) { t.shapes[1].levels = {{}}; },
+      [](auto& t) { t.shapes[1].levels = {{}, {}}; },
+      [](auto& t) { t.shapes[1].levels = {{.name = "cheap"}}; },
+      [](auto& t) { t.shapes[1].levels = {{.saved = 256_B}}; },
+      [](auto& t) { t.shapes[1].levels = {{.rebuilt = 256_B}}; },
+      [](auto& t) { t.shapes[1].levels = {{.scratch = 256_B}}; },
+      [](auto& t) { t.shapes[1].levels = {{.reads_input = true}}; },
       [](auto& t) { t.batch = 512_B; },
   };
   std::set<std::uint64_t> seen{trace::fingerprint(small())};
@@ -85,6 +92,7 @@ TEST_CASE("the fingerprint sees no time, no source and no unused shape") {
   t.shapes[0].backward = 2_ms;
   t.shapes[0].operators.push_back({.name = "attention", .forward = 1_ms});
   t.shapes.push_back({.name = "unused"});
+  t.shapes.back().levels.push_back({.name = "unused"});
   t.outside = 1_GiB;
   CHECK(trace::fingerprint(t) == trace::fingerprint(small()));
 }

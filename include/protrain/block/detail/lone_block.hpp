@@ -147,7 +147,8 @@ class lone_block {
   }
 
   void set(std::uint8_t fill, float gradient = 0) { owner_.set(fill, gradient); }
-  void forward(pass p) { owner_.forward(index(), p); }
+  void forward(pass p, std::uint32_t level = 0) { owner_.forward(index(), p, level); }
+  void rebuild() { owner_.rebuild(index()); }
   void backward() { owner_.backward(index()); }
   snapshot run() {
     forward(pass::forward);
@@ -193,10 +194,7 @@ class lone_block {
     snapshot out;
     for (saved_tensor const& row : owner_.saved_rows(index())) {
       if (!row.input) {
-        std::byte const* const at = owner_.saved(index()).data() + row.offset;
-        keep(out,
-             "saved '" + row.name.text() + "'",
-             readable(at, {.type = row.type, .shape = row.shape}));
+        keep(out, "saved '" + row.name.text() + "'", owner_.saved(index(), row));
       }
     }
     return out;

@@ -14,12 +14,14 @@ namespace protrain::inline v0::block {
 inline scope::scope(frame const& f) : f_(f) {
   PROTRAIN_EXPECT(f.entry != nullptr, "a scope needs its block's entry");
   PROTRAIN_EXPECT(f.slots != nullptr, "a scope needs a saved_table");
-  for (region const& r : {f.saved, f.scratch}) {
+  for (region const& r : {f.saved, f.dropped, f.scratch}) {
     PROTRAIN_EXPECT(reinterpret_cast<std::uintptr_t>(r.data) % address_granule == 0,
                     "a region starts at a multiple of address_granule");
   }
   if (f.pass == pass::recompute) {
     f.slots->begin_again();
+  } else if (f.pass == pass::rebuild) {
+    f.slots->begin_rebuild();
   } else if (f.pass != pass::backward) {
     f.slots->begin();
   }
@@ -37,6 +39,23 @@ inline tensor_view scope::save(slot name, dtype type, extents const& shape) {
   return out;
 }
 
+inline tensor_view scope::save(slot name, dtype type, extents const& shape, dropped_at level) {
+  std::uint32_t const first = level.first().level();
+  if (first == 0 || first > f_.entry->levels.size()) {
+    fail(name.text(),
+         "saves " + detail::in_quotes(name.text()) + " dropped at level " + std::to_string(first) +
+             ", but describe declared " + std::to_string(f_.entry->levels.size()) + " levels");
+  }
+  if (f_.level < first) {
+    return save(name, type, shape);
+  }
+  tensor_facts const facts{type, shape};
+  std::uint64_t const offset = dropped_used_;
+  dropped_used_ = take(f_.dropped, dropped_used_, facts.bytes(), "dropped");
+  return record({.name = name, .type = type, .shape = shape, .offset = offset, .dropped = true},
+                f_.dry ? nullptr : f_.dropped.data + offset);
+}
+
 inline tensor_view scope::save(slot name, tensor_view const& x) {
   if (!f_.entry->reads_input) {
     fail(name.text(),
@@ -47,7 +66,7 @@ inline tensor_view scope::save(slot name, tensor_view const& x) {
 }
 
 inline tensor_view scope::record(saved_tensor const& row, void* data) {
-  PROTRAIN_EXPECT(f_.pass != pass::backward, "scope::save belongs to forward");
+  PROTRAIN_EXPECT(forwards(), "scope::save belongs to forward");
   if (f_.slots->find(row.name) != nullptr) {
     fail(row.name.text(), "saves " + detail::in_quotes(row.name.text()) + " twice");
   }
@@ -60,16 +79,59 @@ inline tensor_view scope::record(saved_tensor const& row, void* data) {
 }
 
 inline tensor_view scope::saved(slot name) const {
-  PROTRAIN_EXPECT(f_.pass == pass::backward, "scope::saved belongs to backward");
+  PROTRAIN_EXPECT(!forwards(), "scope::saved belongs to backward");
   saved_tensor const* const row = f_.slots->find(name);
   if (row == nullptr) {
     fail(name.text(), "backward wants " + detail::in_quotes(name.text()) + ", which was not saved");
   }
-  if (f_.dry) {
-    return {nullptr, row->type, row->shape};
+  if (row->dropped && !f_.slots->rebuilt(*row)) {
+    fail(name.text(),
+         "wants " + detail::in_quotes(name.text()) + ", which was dropped and is not rebuilt yet");
   }
-  void* const place = row->input ? f_.x.data : f_.saved.data + row->offset;
-  return {place, row->type, row->shape};
+  bool const has_x = f_.pass != pass::rebuild || f_.entry->levels.at(f_.level - 1).reads_input;
+  if (row->input && !has_x) {
+    fail(name.text(), "wants x, which the rebuild of this level said it doesn't read");
+  }
+  return place(*row);
+}
+
+inline tensor_view scope::place(saved_tensor const& row) const {
+  if (f_.dry) {
+    return {nullptr, row.type, row.shape};
+  }
+  if (row.input) {
+    return {f_.x.data, row.type, row.shape};
+  }
+  return {(row.dropped ? f_.dropped : f_.saved).data + row.offset, row.type, row.shape};
+}
+
+inline saved_tensor const& scope::dropped_row(slot name) const {
+  PROTRAIN_EXPECT(f_.pass == pass::rebuild, "what was dropped is a rebuild's affair");
+  saved_tensor const* const row = f_.slots->find(name);
+  if (row == nullptr) {
+    fail(name.text(), "rebuilds " + detail::in_quotes(name.text()) + ", which was not saved");
+  }
+  return *row;
+}
+
+inline tensor_view scope::rebuild(slot name) {
+  saved_tensor const& row = dropped_row(name);
+  if (!row.dropped) {
+    fail(name.text(),
+         "rebuilds " + detail::in_quotes(name.text()) +
+             ", which this level keeps; ask scope::dropped first");
+  }
+  f_.slots->rebuild(row);
+  return place(row);
+}
+
+inline void scope::require_rebuilt() const {
+  if (saved_tensor const* const row = f_.slots->first_missing(); row != nullptr) {
+    std::string const& level = f_.entry->levels.at(f_.level - 1).name;
+    fail(row->name.text(),
+         "the rebuild of level " + detail::in_quotes(level) + " leaves out " +
+             detail::in_quotes(row->name.text()) + ", which that level drops");
+  }
 }
 
 inline tensor_view scope::scratch(dtype type, extents const& shape) {

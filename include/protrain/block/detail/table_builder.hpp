@@ -26,6 +26,7 @@ struct layered {
   void const* object = nullptr;
   forward_function forward = nullptr;
   backward_function backward = nullptr;
+  rebuild_function rebuild = nullptr;
   trace::pin pinned = trace::pin::free;
   std::string prefix{};  ///< empty outside a repeat
 };
@@ -44,10 +45,13 @@ class table_builder {
                   .output = d.output.value_or(tensor_facts{}),
                   .reads_input = d.reads_input,
                   .flops = d.flops,
+                  .levels = d.levels,
                   .pinned = from.pinned,
                   .object = from.object,
                   .forward = from.forward,
-                  .backward = from.backward};
+                  .backward = from.backward,
+                  .rebuild = from.rebuild};
+    check_levels(e);
     for (declared_parameter const& p : d.parameters) {
       e.parameters.push_back(resolve(e, prefix, p));
     }
@@ -150,6 +154,16 @@ class table_builder {
     return {.name = b.name, .index = static_cast<std::uint32_t>(row), .facts = b.facts};
   }
 
+  static void check_levels(block_entry const& e) {
+    if (!e.levels.empty() && e.rebuild == nullptr) {
+      throw block_error(e.name,
+                        e.levels.front().name,
+                        "declares save level " + in_quotes(e.levels.front().name) +
+                            " but can't make again what it drops; write void rebuild(scope&, "
+                            "tensor_view x) const");
+    }
+  }
+
   /// A repeated block keeps one set of handles, so each layer must declare the same names.
   void check_handles(block_entry const& e, std::uint32_t layer) const {
     if (layer == 0) {
@@ -158,7 +172,8 @@ class table_builder {
     block_entry const& before = out_.blocks.back();
     auto const same = [](auto const& a, auto const& b) { return a.name == b.name; };
     if (!std::ranges::equal(e.parameters, before.parameters, same) ||
-        !std::ranges::equal(e.batch, before.batch, same)) {
+        !std::ranges::equal(e.batch, before.batch, same) ||
+        !std::ranges::equal(e.levels, before.levels, same)) {
       throw block_error(e.name,
                         e.name,
                         "declares other names than layer " + std::to_string(layer - 1) +
@@ -172,7 +187,7 @@ class table_builder {
     };
     return a.object == b.object && a.forward == b.forward && a.input == b.input &&
            a.output == b.output && a.reads_input == b.reads_input && a.flops == b.flops &&
-           std::ranges::equal(a.parameters, b.parameters, parameters) &&
+           a.levels == b.levels && std::ranges::equal(a.parameters, b.parameters, parameters) &&
            std::ranges::equal(a.batch, b.batch, {}, &entry_batch::facts, &entry_batch::facts);
   }
 

@@ -5,7 +5,9 @@
 #include "protrain/core/text.hpp"
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/plan.hpp"
+#include "protrain/trace/trace.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -29,6 +31,21 @@ constexpr void note(std::vector<text>& changed,
   changed.push_back(std::move(line));
 }
 
+constexpr void note_levels(std::vector<text>& changed, request const& r, numbers const& n) {
+  bool same = true;
+  for (std::size_t k = 0; k < trace::most_levels; ++k) {
+    same = same && (!r.levels || (*r.levels)[k] == n.levels[k]);
+  }
+  if (same) {
+    return;
+  }
+  text line("levels ");
+  append_levels(line, *r.levels, trace::most_levels);
+  line += " -> ";
+  append_levels(line, n.levels, trace::most_levels);
+  changed.push_back(std::move(line));
+}
+
 /// What clamping changed, as "persist 999 -> 12"; nothing for a fixed policy's name.
 constexpr std::vector<text> changes(request const& r, numbers const& n) {
   std::vector<text> out{};
@@ -44,6 +61,7 @@ constexpr std::vector<text> changes(request const& r, numbers const& n) {
   note(out, "interval", r.interval, n.interval);
   note(out, "chunk", r.chunk, n.chunk);
   note(out, "defer", r.defer, n.defer);
+  note_levels(out, r, n);
   if (r.streamed.value_or(all_chunks) != all_chunks) {
     note(out, "streamed", r.streamed, n.streamed);
   }

@@ -5,6 +5,7 @@
 #include "protrain/activation/assignment.hpp"
 #include "protrain/plan/detail/axes.hpp"
 #include "protrain/plan/detail/evaluator.hpp"
+#include "protrain/plan/detail/level_axes.hpp"
 #include "protrain/plan/space.hpp"
 
 #include <algorithm>
@@ -57,12 +58,22 @@ class local_search {
           axis const checkpoint = s_.space_.checkpoint_axis(swap);
           std::uint32_t const most_like = clamp(n.checkpoint, checkpoint.low, checkpoint.high);
           for (std::uint32_t const k : around(most_like, checkpoint, reach)) {
-            candidate const next = s_.bounded(p, s_.space_.assignment(swap, k), b);
-            if (s_.programs_.results().size() < most && !s_.hopeless(next)) {
-              s_.evaluate(next);
-            }
+            try_levels(p, b, {.swap = swap, .checkpoint = k, .levels = n.levels}, reach, most);
           }
         }
+      }
+    }
+  }
+
+  constexpr void try_levels(std::size_t placement,
+                            std::uint32_t buffers,
+                            activation::counts const& at,
+                            std::uint32_t reach,
+                            std::size_t most) {
+    for (activation::counts const& c : level_neighbours(s_.space_, at, reach, s_.levels_)) {
+      candidate const next = s_.bounded(placement, s_.space_.assignment(c), buffers);
+      if (s_.programs_.results().size() < most && !s_.hopeless(next)) {
+        s_.evaluate(next);
       }
     }
   }

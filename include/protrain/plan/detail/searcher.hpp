@@ -8,9 +8,10 @@
 #include "protrain/cost/lower_bound.hpp"
 #include "protrain/hw/machine.hpp"
 #include "protrain/plan/budget.hpp"
+#include "protrain/plan/detail/answers.hpp"
 #include "protrain/plan/detail/axes.hpp"
-#include "protrain/plan/detail/changes.hpp"
 #include "protrain/plan/detail/evaluator.hpp"
+#include "protrain/plan/detail/level_axes.hpp"
 #include "protrain/plan/detail/local_search.hpp"
 #include "protrain/plan/detail/split_search.hpp"
 #include "protrain/plan/infeasible.hpp"
@@ -41,32 +42,30 @@ class searcher {
       : space_(all),
         machine_(m),
         budget_(b),
-        allowed_(allowance_of(b, all.facts, m)),
+        order_{all, allowance_of(b, all.facts, m)},
         limits_(most),
         programs_(all, m) {}
 
   constexpr result<plan, infeasible> run() {
     try_fixed();
     enumerate();
-    bool proven = descend();
+    bool proven = settle(true);
+    if (space_.depth > 0 && !space_.wanted.levels) {
+      levels_ = true;
+      try_uniform_levels();
+      bool const all = enumerate_levels();
+      proven = settle(all) && proven;
+    }
+    proven = best_ == none ? proven : settle_splits(proven);
+    answers<Policies> const out{space_, machine_, budget_, order_, programs_, fixed_};
     if (best_ == none) {
-      proven = split_updates(proven);  // some need less host memory
+      return out.shortage(programs_.results()[least_]);
     }
-    if (best_ == none) {
-      find_least();
-    }
-    if (best_ == none) {
-      return shortage();
-    }
-    if (!proven) {
-      local_search<searcher>(*this).run(limits_.refinements);
-    }
-    std::size_t const unsplit = best_;
-    proven = split_updates(proven);
-    if (!proven && best_ != unsplit) {
-      local_search<searcher>(*this).run(limits_.splits);
-    }
-    return answer(proven);
+    return out.answer(best_,
+                      {.candidates = static_cast<std::uint32_t>(candidates_.size()),
+                       .compiled = static_cast<std::uint32_t>(programs_.results().size()),
+                       .proven = proven,
+                       .bound = std::min(open_, programs_.results()[best_].time)});
   }
 
  private:
@@ -78,34 +77,14 @@ class searcher {
 
   // --- candidates
 
-  constexpr bool fits(scored const& s) const {
-    return s.device <= allowed_.device && s.host <= allowed_.host;
-  }
-
   /// Compiles a candidate unless that was done before; returns its position in the results.
   constexpr std::size_t evaluate(candidate const& c) {
     std::size_t const at = programs_.evaluate(c);
     scored const& s = programs_.results()[at];
-    if (fits(s) && (best_ == none || before(s, programs_.results()[best_]))) {
+    if (order_.fits(s) && (best_ == none || order_.before(s, programs_.results()[best_]))) {
       best_ = at;
     }
     return at;
-  }
-
-  /// The order of answers: time, device memory, then the numbers.
-  constexpr bool before(scored const& a, scored const& b) const {
-    if (a.time != b.time) {
-      return a.time < b.time;
-    }
-    if (a.device != b.device) {
-      return a.device < b.device;
-    }
-    return key(a.what) < key(b.what);
-  }
-  constexpr std::array<std::uint32_t, 5> key(candidate const& c) const {
-    activation::counts const& n = space_.counts[c.assignment];
-    placement_numbers const& p = space_.placed_as[c.placement];
-    return {p.persist, c.buffers, n.swap, n.checkpoint, p.streamed};
   }
 
   constexpr candidate bounded(std::size_t placement,
@@ -144,18 +123,59 @@ class searcher {
     }
   }
 
+  /// Every block at one level, where everything is persistent and where nothing is.
+  constexpr void try_uniform_levels() {
+    for (request const& r : {keep_all(), offload_all()}) {
+      candidate const like = fixed_candidate(r);
+      for (std::uint32_t k = 1; k <= space_.depth; ++k) {
+        activation::counts c = space_.counts[like.assignment];
+        c.levels[k - 1] = space_.level_axis(k).high;
+        evaluate(bounded(like.placement, space_.assignment(c), like.buffers));
+      }
+    }
+  }
+
   // --- best first
+
+  /// Compiles what was enumerated since the last time: the best of it if a plan fits, else the one
+  /// that lacks least. `all`: nothing was left out. True when nothing is better.
+  constexpr bool settle(bool all) {
+    bool proven = descend() && all;
+    if (best_ == none) {
+      proven = split_updates(proven);  // some need less host memory
+    }
+    if (best_ == none) {
+      find_least();
+    }
+    if (best_ != none && !proven) {
+      local_search<searcher>(*this).run(limits_.refinements);
+    }
+    return proven;
+  }
+
+  /// Streamed updates, beside the best plan without them. True when nothing is better.
+  constexpr bool settle_splits(bool proven) {
+    std::size_t const unsplit = best_;
+    proven = split_updates(proven);
+    if (!proven && best_ != unsplit) {
+      local_search<searcher>(*this).run(limits_.splits);
+    }
+    return proven;
+  }
 
   constexpr std::uint64_t count_candidates(std::uint32_t stride) const {
     std::uint64_t pairs = 0;
     for (std::uint32_t const s : values(space_.swap_axis, stride)) {
       pairs += values(space_.checkpoint_axis(s), stride).size();
     }
+    return checked_mul(pairs, count_placed(stride));
+  }
+  constexpr std::uint64_t count_placed(std::uint32_t stride) const {
     std::uint64_t placed = 0;
     for (std::size_t i = 0; i < space_.persistences; i += stride) {
       placed += values(space_.buffer_axis(space_.placements[i]), stride).size();
     }
-    return checked_mul(pairs, placed);
+    return placed;
   }
 
   constexpr void enumerate() {
@@ -168,6 +188,9 @@ class searcher {
         insert_sorted(assignments, space_.assignment(s, c));
       }
     }
+    add_candidates(assignments);
+  }
+  constexpr void add_candidates(std::vector<std::size_t> const& assignments) {
     axis const all{0, space_.persistences - 1};
     for (std::uint32_t const p : values(all, stride_)) {
       for (std::uint32_t const b : values(space_.buffer_axis(space_.placements[p]), stride_)) {
@@ -178,10 +201,53 @@ class searcher {
     }
   }
 
+  /// All divisions of the blocks among levels if they are few (true then). Else those of two kinds,
+  /// beside as many swapped blocks as the best plan has, or none.
+  constexpr bool enumerate_levels() {
+    stride_ = 1;
+    std::uint64_t every = 0;
+    for (std::uint32_t const s : values(space_.swap_axis, 1)) {
+      every += count_all(kinds_beside(space_, s), limits_.candidates);
+    }
+    bool const all = checked_mul(std::min<std::uint64_t>(every, limits_.candidates),
+                                 count_placed(1)) <= limits_.candidates;
+    std::vector<std::uint32_t> swaps = values(space_.swap_axis, 1);
+    if (!all) {
+      std::uint32_t const like = best_ == none ? space_.swap_axis.high : counts_of_best().swap;
+      swaps = {space_.swap_axis.low};
+      if (like > swaps.front()) {
+        swaps.push_back(like);
+      }
+      while (checked_mul(count_mixed(swaps), count_placed(stride_)) > limits_.candidates) {
+        ++stride_;
+      }
+    }
+    std::vector<std::size_t> assignments{};
+    for (std::uint32_t const s : swaps) {
+      kind_axes const a = kinds_beside(space_, s);
+      for (kind_counts const& n : all ? all_counts(a) : mixed_counts(a, stride_)) {
+        insert_sorted(assignments, space_.assignment(counts_of(n, space_.depth, s)));
+      }
+    }
+    candidates_before_ = candidates_.size();
+    add_candidates(assignments);
+    return all;
+  }
+  constexpr std::uint64_t count_mixed(std::vector<std::uint32_t> const& swaps) const {
+    std::uint64_t out = 0;
+    for (std::uint32_t const s : swaps) {
+      out += mixed_counts(kinds_beside(space_, s), stride_).size();
+    }
+    return out;
+  }
+  constexpr activation::counts const& counts_of_best() const {
+    return space_.counts[programs_.results()[best_].what.assignment];
+  }
+
   /// True when a candidate can't become the answer: too large, or no better than the incumbent.
   constexpr bool hopeless(candidate const& c) const {
     cost::live_bytes const least = programs_.least_memory(c.placement, c.assignment, c.buffers);
-    if (least.device > allowed_.device || least.host > allowed_.host) {
+    if (least.device > order_.allowed.device || least.host > order_.allowed.host) {
       return true;
     }
     return best_ != none && no_better(c, least);
@@ -195,7 +261,7 @@ class searcher {
   /// met. True when the answer is proven.
   constexpr bool descend() {
     std::vector<std::size_t> order{};
-    for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    for (std::size_t i = candidates_before_; i < candidates_.size(); ++i) {
       if (!hopeless(candidates_[i])) {
         order.push_back(i);
       }
@@ -203,8 +269,8 @@ class searcher {
     std::sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
       candidate const& x = candidates_[a];
       candidate const& y = candidates_[b];
-      return std::tuple(x.bound, x.least.device, key(x)) <
-             std::tuple(y.bound, y.least.device, key(y));
+      return std::tuple(x.bound, x.least.device, order_.key(x)) <
+             std::tuple(y.bound, y.least.device, order_.key(y));
     });
     std::size_t const most = programs_.results().size() + limits_.programs;
     for (std::size_t const i : order) {
@@ -216,12 +282,13 @@ class searcher {
         continue;
       }
       if (programs_.results().size() >= most) {
-        open_ = c.bound;
+        open_ = levels_ ? std::min(open_, c.bound) : c.bound;
         return false;
       }
       evaluate(c);
     }
-    open_ = best_ == none ? picoseconds{} : programs_.results()[best_].time;
+    picoseconds const least = best_ == none ? picoseconds{} : programs_.results()[best_].time;
+    open_ = levels_ ? std::min(open_, least) : least;
     return stride_ == 1;
   }
 
@@ -232,8 +299,8 @@ class searcher {
   // --- when nothing has been found to fit
 
   constexpr std::uint64_t lack(std::uint64_t device, std::uint64_t host) const {
-    std::uint64_t const d = device > allowed_.device ? device - allowed_.device : 0;
-    std::uint64_t const h = host > allowed_.host ? host - allowed_.host : 0;
+    std::uint64_t const d = device > order_.allowed.device ? device - order_.allowed.device : 0;
+    std::uint64_t const h = host > order_.allowed.host ? host - order_.allowed.host : 0;
     return checked_add(d, h);
   }
   constexpr auto need(std::uint64_t device, std::uint64_t host) const {
@@ -245,8 +312,8 @@ class searcher {
   constexpr void find_least() {
     std::sort(
         candidates_.begin(), candidates_.end(), [this](candidate const& a, candidate const& b) {
-          return std::tuple(need(a.least.device, a.least.host), key(a)) <
-                 std::tuple(need(b.least.device, b.least.host), key(b));
+          return std::tuple(need(a.least.device, a.least.host), order_.key(a)) <
+                 std::tuple(need(b.least.device, b.least.host), order_.key(b));
         });
     for (std::size_t i = 0; i < programs_.results().size(); ++i) {
       note_least(i);
@@ -272,104 +339,20 @@ class searcher {
     }
   }
 
-  constexpr infeasible shortage() const {
-    scored const& s = programs_.results()[least_];
-    std::uint64_t const local = std::max<std::uint64_t>(
-        1, std::min<std::uint64_t>(space_.facts.job.world, machine_.devices));
-    infeasible out{.needs_device = s.device + budget_.reserve.value + space_.facts.outside.value,
-                   .needs_host = s.host * local};
-    out.short_device =
-        out.needs_device > budget_.gpu.value ? out.needs_device - budget_.gpu.value : 0;
-    out.short_host = out.needs_host > budget_.host.value ? out.needs_host - budget_.host.value : 0;
-    out.code = out.short_device > 0 ? errc::no_device_memory : errc::no_host_memory;
-    out.reason =
-        out.short_device > 0 ? "no plan fits the GPU budget" : "no plan fits the host budget";
-    out.number = out.short_device > 0 ? out.short_device : out.short_host;
-    out.nearest = numbers_of(s.what);
-    return out;
-  }
-
-  // --- the answer
-
-  constexpr numbers numbers_of(candidate const& c) const {
-    return space_.numbers_of(c.placement, c.assignment, c.buffers);
-  }
-
-  constexpr alternative alternative_of(std::string_view name, scored const& s) const {
-    return {.name = text(name),
-            .at = numbers_of(s.what),
-            .iteration = s.time,
-            .device_peak = s.device,
-            .host_peak = s.host};
-  }
-
-  /// Fixed policies that fit, then the three best others.
-  constexpr std::vector<alternative> runner_ups() const {
-    std::vector<alternative> out{};
-    std::vector<std::size_t> listed{best_};
-    for (auto const& [name, at] : fixed_) {
-      bool const seen = std::find(listed.begin(), listed.end(), at) != listed.end();
-      if (!seen && fits(programs_.results()[at])) {
-        out.push_back(alternative_of(name, programs_.results()[at]));
-        listed.push_back(at);
-      }
-    }
-    for (int n = 0; n < 3; ++n) {
-      std::size_t next = none;
-      for (std::size_t i = 0; i < programs_.results().size(); ++i) {
-        scored const& s = programs_.results()[i];
-        bool const seen = std::ranges::find(listed, i) != listed.end();
-        if (!seen && fits(s) && (next == none || before(s, programs_.results()[next]))) {
-          next = i;
-        }
-      }
-      if (next != none) {
-        out.push_back(alternative_of("", programs_.results()[next]));
-        listed.push_back(next);
-      }
-    }
-    return out;
-  }
-
-  constexpr result<plan, infeasible> answer(bool proven) const {
-    scored const& s = programs_.results()[best_];
-    auto predicted = programs_.predict(s.what, allowed_);
-    if (!predicted) {
-      error const& wrong = predicted.failure();
-      return infeasible{.code = wrong.code, .reason = wrong.what, .number = wrong.number};
-    }
-    plan out{.trace = space_.facts,
-             .layout = space_.layout,
-             .knobs = space_.knobs_of(s.what.placement, s.what.assignment, s.what.buffers),
-             .at = numbers_of(s.what),
-             .sizing = space_.wanted.chunk ? "given" : "policy",
-             .predicted = *std::move(predicted),
-             .runner_up = runner_ups()};
-    out.search = {.candidates = static_cast<std::uint32_t>(candidates_.size()),
-                  .compiled = static_cast<std::uint32_t>(programs_.results().size()),
-                  .proven = proven,
-                  .bound = std::min(open_, s.time)};
-    out.changed = changes(space_.wanted, out.at);
-    return out;
-  }
-
-  struct named_result {
-    std::string_view name;
-    std::size_t at = 0;
-  };
-
   space_of<Policies>& space_;
   hw::machine const& machine_;
   budget const& budget_;
-  allowance allowed_;
+  ranking<Policies> order_;
   limits limits_;
   evaluator<Policies> programs_;
   std::vector<candidate> candidates_{};
-  std::vector<named_result> fixed_{};
-  std::size_t best_ = none;   ///< among the results: the answer so far
-  std::size_t least_ = none;  ///< the one that lacks least memory
-  std::uint32_t stride_ = 1;  ///< of the enumerated axes
-  picoseconds open_{};        ///< least bound that was not compiled
+  std::vector<named_result> fixed_{};  ///< fixed policies
+  std::size_t best_ = none;            ///< among the results: the answer so far
+  std::size_t least_ = none;           ///< the one that lacks least memory
+  std::uint32_t stride_ = 1;           ///< of the enumerated axes
+  bool levels_ = false;                ///< whether save levels are searched too
+  std::size_t candidates_before_ = 0;  ///< settled before they were
+  picoseconds open_{};                 ///< least bound that was not compiled
 };
 
 }  // namespace protrain::inline v0::plan::detail

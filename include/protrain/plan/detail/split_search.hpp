@@ -102,8 +102,8 @@ class split_search {
   }
 
   constexpr bool earlier(candidate const& a, candidate const& b) const {
-    return std::tuple(a.bound, a.least.device, s_.key(a)) <
-           std::tuple(b.bound, b.least.device, s_.key(b));
+    return std::tuple(a.bound, a.least.device, s_.order_.key(a)) <
+           std::tuple(b.bound, b.least.device, s_.order_.key(b));
   }
   constexpr void sort() {
     std::sort(candidates_.begin(),
@@ -115,7 +115,7 @@ class split_search {
   constexpr std::uint32_t roomy_buffers(std::size_t placement, std::size_t assignment) {
     cost::placed const& p = s_.space_.placements[placement];
     axis const all = s_.space_.buffer_axis(p);
-    std::uint64_t const room = s_.allowed_.device;
+    std::uint64_t const room = s_.order_.allowed.device;
     std::uint64_t const least = s_.bounded(placement, assignment, all.low).least.device;
     if (least > room || p.buffer_bytes == 0) {
       return all.low;

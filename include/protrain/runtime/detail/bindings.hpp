@@ -21,13 +21,14 @@ namespace protrain::inline v0::runtime::detail {
 /// Where the arenas start, by space.
 using bases = std::array<std::byte*, space_count>;
 
-/// The tensors of one forward, recompute or backward.
+/// The tensors of one forward, recompute, rebuild or backward.
 struct pass_binding {
   block::tensor_view x{};
   block::tensor_view y{};
   block::tensor_view dx{};
   block::tensor_view dy{};
   block::region saved{};
+  block::region dropped{};
   block::region scratch{};
   std::vector<void*> values{};
   std::vector<void*> gradients{};
@@ -53,7 +54,7 @@ class bindings {
         touch(p, at, o);
       }
       if (at.op == schedule::opcode::forward || at.op == schedule::opcode::recompute ||
-          at.op == schedule::opcode::backward) {
+          at.op == schedule::opcode::rebuild || at.op == schedule::opcode::backward) {
         pass_of_[i] = passes_.size();
         passes_.push_back(bind(p, at, l, model, bytes));
       }
@@ -168,6 +169,9 @@ class bindings {
           break;
         case schedule::role::saved:
           out.saved = {data, o.bytes};
+          break;
+        case schedule::role::rebuilt:
+          out.dropped = {data, o.bytes};
           break;
         case schedule::role::scratch:
           out.scratch = {data, o.bytes};

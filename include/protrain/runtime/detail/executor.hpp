@@ -2,6 +2,7 @@
 #pragma once
 // What each instruction does when its turn comes on a queue.
 
+#include "protrain/block/dry_pass.hpp"
 #include "protrain/block/entry.hpp"
 #include "protrain/block/guarded_pass.hpp"
 #include "protrain/block/guards.hpp"
@@ -93,6 +94,7 @@ class executor {
     switch (i.op) {
       case op::forward:
       case op::recompute:
+      case op::rebuild:
       case op::backward:
         return run_block(i, bind_->pass(index), queue);
       case op::batch_load:
@@ -206,7 +208,9 @@ class executor {
                    .values = b.values,
                    .gradients = b.gradients,
                    .batch = b.batch,
+                   .level = i.level,
                    .saved = b.saved,
+                   .dropped = b.dropped,
                    .scratch = b.scratch,
                    .slots = &slots_[i.block.index()],
                    .losses = b.losses,
@@ -224,9 +228,12 @@ class executor {
     block::scope s(f);
     if (i.op == op::backward) {
       entry.backward(entry.object, s, b.x, b.dy, b.dx);
+    } else if (i.op == op::rebuild) {
+      block::run_rebuild(entry, s, b.x);
     } else {
       entry.forward(entry.object, s, b.x, b.y);
       unused_ += b.saved.bytes - s.saved_used();
+      unused_ += b.dropped.bytes - s.dropped_used();
     }
     guard.finish();
     unused_ += b.scratch.bytes - s.scratch_peak();
@@ -236,6 +243,9 @@ class executor {
   block::pass pass_of(op what) const noexcept {
     if (what == op::forward) {
       return evaluates() ? block::pass::evaluate : block::pass::forward;
+    }
+    if (what == op::rebuild) {
+      return block::pass::rebuild;
     }
     return what == op::recompute ? block::pass::recompute : block::pass::backward;
   }

@@ -61,6 +61,19 @@ inline void check_parameters(trace::trace const& facts, block::table const& mode
   }
 }
 
+/// A program may rebuild what the trace says that a block can.
+inline void check_levels(trace::trace const& facts, block::table const& model) {
+  for (std::size_t b = 0; b < model.blocks.size(); ++b) {
+    std::size_t const planned = facts.shape(make_id<block_id>(b)).levels.size();
+    std::size_t const there = model.blocks[b].levels.size();
+    if (planned > there) {
+      throw engine_error("the plan is for " + std::to_string(planned) + " save levels of block " +
+                         model.blocks[b].name + ", the model has " + std::to_string(there) +
+                         ": plan again for this model");
+    }
+  }
+}
+
 /// A step, whole or cut, and what continues and completes it where it leaves updates behind.
 inline void check_programs(plan_parts const& parts) {
   auto const has = [&](schedule::segment part) {
@@ -99,6 +112,7 @@ inline plan_parts checked(plan_parts parts,
                        " blocks, the model has " + std::to_string(model.blocks.size()) +
                        ": plan again for this model");
   }
+  check_levels(parts.facts, model);
   if (parts.facts.job.world != ranks) {
     throw engine_error("the plan is for " + std::to_string(parts.facts.job.world) +
                        " ranks, the communicator has " + std::to_string(ranks) +

@@ -128,6 +128,21 @@ class compiler {
     return emit_.out.allocations[id.index()].bytes;
   }
   constexpr activation::strategy strategy(block_id b) const { return knobs_.strategies[b.index()]; }
+  /// An evaluation drops everything anyway.
+  constexpr std::uint32_t level(block_id b) const {
+    return trains(part_) && !knobs_.levels.empty() ? knobs_.levels[b.index()] : 0U;
+  }
+  /// Null at level 0.
+  constexpr trace::save_level const* level_of(block_id b) const {
+    std::uint32_t const k = level(b);
+    return k == 0 ? nullptr : &facts_.shape(b).levels[k - 1];
+  }
+  /// Whether x has to stay after forward.
+  constexpr bool needs_input(block_id b) const {
+    trace::save_level const* const at = level_of(b);
+    return facts_.shape(b).reads_input || strategy(b) == activation::strategy::checkpoint ||
+           (at != nullptr && at->reads_input);
+  }
   constexpr allocation_id take(
       category what, bytes size, block_id b, std::uint32_t m, space where = space::device) {
     return emit_.take(
@@ -206,16 +221,22 @@ class compiler {
     trace::block_shape const& shape = facts_.shape(b);
     values_.enter(stages_.forward(m, b.value));
     output_[b.index()] = take(category::boundaries, shape.output, b, m);
-    saved_[b.index()] = take(category::activations, shape.saved, b, m);
+    trace::save_level const* const at = level_of(b);
+    saved_[b.index()] = take(category::activations, at != nullptr ? at->saved : shape.saved, b, m);
+    allocation_id dropped =
+        take(category::activations, at != nullptr ? at->rebuilt : bytes{}, b, m);
     allocation_id scratch = take(category::scratch, shape.scratch_forward, b, m);
-    emit_.begin({.op = opcode::forward, .micro_batch = m, .block = b, .version = 1});
+    emit_.begin(
+        {.op = opcode::forward, .micro_batch = m, .block = b, .version = 1, .level = level(b)});
     use_inputs(b, true);
     emit_.use(role::output, access::write, output_[b.index()]);
     emit_.use(role::saved, access::write, saved_[b.index()]);
+    emit_.use(role::rebuilt, access::write, dropped);
     emit_.use(role::scratch, access::write, scratch);
     emit_.use(role::loss, access::read_write, losses_[m]);
     emit_.end();
     emit_.give(scratch);
+    emit_.give(dropped);
     streams_.advance();
     if (!trains(part_)) {
       emit_.give(saved_[b.index()]);
@@ -229,7 +250,7 @@ class compiler {
     } else if (strategy(b) == activation::strategy::swap) {
       swap_out(m, b);
     }
-    if (b.value > 0 && !shape.reads_input && strategy(b) != activation::strategy::checkpoint) {
+    if (b.value > 0 && !needs_input(b)) {
       emit_.give(output_[b.index() - 1]);
     }
   }
@@ -289,6 +310,25 @@ class compiler {
     emit_.give(output);
   }
 
+  /// What the block's level dropped; absent at level 0.
+  constexpr allocation_id rebuild(std::uint32_t m, block_id b) {
+    trace::save_level const* const at = level_of(b);
+    if (at == nullptr) {
+      return {};
+    }
+    allocation_id const rebuilt = take(category::activations, at->rebuilt, b, m);
+    allocation_id scratch = take(category::scratch, at->scratch, b, m);
+    emit_.begin(
+        {.op = opcode::rebuild, .micro_batch = m, .block = b, .version = 1, .level = level(b)});
+    use_inputs(b, at->reads_input);
+    emit_.use(role::saved, access::read, saved_[b.index()]);
+    emit_.use(role::rebuilt, access::write, rebuilt);
+    emit_.use(role::scratch, access::write, scratch);
+    emit_.end();
+    emit_.give(scratch);
+    return rebuilt;
+  }
+
   constexpr void backward(std::uint32_t m, block_id b) {
     trace::block_shape const& shape = facts_.shape(b);
     values_.enter(stages_.backward(m, b.value));
@@ -299,6 +339,7 @@ class compiler {
     if (strategy(b) == activation::strategy::checkpoint) {
       recompute(m, b);
     }
+    allocation_id rebuilt = rebuild(m, b);
     allocation_id dx{};
     if (b.value > 0) {
       dx = take(category::boundaries, shape.input, b, m);
@@ -308,11 +349,13 @@ class compiler {
       states_.open(m, s, b);
     }
     allocation_id scratch = take(category::scratch, shape.scratch_backward, b, m);
-    emit_.begin({.op = opcode::backward, .micro_batch = m, .block = b, .version = 1});
+    emit_.begin(
+        {.op = opcode::backward, .micro_batch = m, .block = b, .version = 1, .level = level(b)});
     use_inputs(b, shape.reads_input);
     emit_.use(role::output_gradient, access::read, output_gradient_[b.index()]);
     emit_.use(role::input_gradient, access::write, dx);
     emit_.use(role::saved, access::read, saved_[b.index()]);
+    emit_.use(role::rebuilt, access::read, rebuilt);
     for (std::uint32_t const s : spans) {
       states_.use_gradient(s);
     }
@@ -320,6 +363,7 @@ class compiler {
     emit_.end();
     emit_.give(scratch);
     emit_.give(saved_[b.index()]);
+    emit_.give(rebuilt);
     emit_.give(output_gradient_[b.index()]);
     if (b.value > 0) {
       output_gradient_[b.index() - 1] = dx;

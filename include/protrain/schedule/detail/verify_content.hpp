@@ -15,7 +15,8 @@ enum class holds : std::uint8_t {
   state,              ///< likewise
   boundary,           ///< output of block `of` for `micro_batch`
   boundary_gradient,  ///< of that output
-  saved,              ///< of block `of` for `micro_batch`
+  saved,              ///< of block `of` for `micro_batch`: what level `count` keeps
+  rebuilt,            ///< likewise: what that level drops
   contribution,       ///< to span `of` for `micro_batch`, of its first `count` blocks
   store,              ///< chunk `of`, its first `count` contributions; of this step, or of the
                       ///< one before when `micro_batch` is 1

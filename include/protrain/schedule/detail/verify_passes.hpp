@@ -15,7 +15,38 @@ constexpr content boundary_of(std::uint32_t block, std::uint32_t m) {
   return {.what = holds::boundary, .of = block, .micro_batch = m};
 }
 constexpr content saved_of(instruction const& i) {
-  return {.what = holds::saved, .of = i.block.value, .micro_batch = i.micro_batch};
+  return {
+      .what = holds::saved, .of = i.block.value, .micro_batch = i.micro_batch, .count = i.level};
+}
+constexpr content rebuilt_of(instruction const& i) {
+  content out = saved_of(i);
+  out.what = holds::rebuilt;
+  return out;
+}
+
+/// What a block leaves behind at the instruction's level: bytes that stay, bytes that are dropped.
+struct split {
+  std::uint64_t saved = 0;
+  std::uint64_t rebuilt = 0;
+};
+constexpr split split_of(operands& o) {
+  trace::block_shape const& s = o.state().t.shape(o.i.block);
+  if (o.i.level == 0) {
+    return {s.saved.value, 0};
+  }
+  trace::save_level const& at = s.levels[o.i.level - 1];
+  return {at.saved.value, at.rebuilt.value};
+}
+
+/// The instruction names a pass, at a level that the block has.
+constexpr bool names_level(operands& o) {
+  if (!o.names_pass()) {
+    return false;
+  }
+  o.require(o.i.level <= o.state().t.shape(o.i.block).levels.size(),
+            rejection::malformed,
+            "the block has no such save level");
+  return o.ok();
 }
 
 /// Values of every chunk of the block, at this step's version; batch tensors; x.
@@ -45,15 +76,20 @@ constexpr void pass_inputs(operands& o, bool reads_x) {
 }
 
 /// y, saved tensors and scratch of forward and recompute. A recompute writes the same bits (block
-/// law), so its temporary output is the boundary too.
+/// law), so its temporary output is the boundary too. What forward writes and a level drops is what
+/// a rebuild writes, by the same law.
 constexpr void pass_outputs(operands& o) {
   trace::block_shape const& s = o.state().t.shape(o.i.block);
   if (s.output.value > 0) {
     o.write(
         role::output, space::device, s.output.value, boundary_of(o.i.block.value, o.i.micro_batch));
   }
-  if (s.saved.value > 0) {
-    o.write(role::saved, space::device, s.saved.value, saved_of(o.i));
+  split const left = split_of(o);
+  if (left.saved > 0) {
+    o.write(role::saved, space::device, left.saved, saved_of(o.i));
+  }
+  if (left.rebuilt > 0) {
+    o.write(role::rebuilt, space::device, left.rebuilt, rebuilt_of(o.i));
   }
   if (s.scratch_forward.value > 0) {
     o.write(role::scratch, space::device, s.scratch_forward.value, {});
@@ -70,9 +106,12 @@ constexpr void count_pass(operands& o, std::vector<std::uint32_t>& done) {
 
 constexpr void run_forward(operands& o) {
   machine& m = o.state();
-  if (!o.names_pass()) {
+  if (!names_level(o)) {
     return;
   }
+  o.require(trains(m.p.part) || o.i.level == 0,
+            rejection::malformed,
+            "an evaluation has nothing to rebuild");
   std::uint32_t const b = o.i.block.value;
   count_pass(o, m.forwards);
   pass_inputs(o, true);
@@ -102,9 +141,38 @@ constexpr void run_recompute(operands& o) {
   o.done(0);
 }
 
+/// From what the level keeps, what it drops; before the block's backward, with the values that its
+/// forward read.
+constexpr void run_rebuild(operands& o) {
+  machine const& m = o.state();
+  if (!names_level(o)) {
+    return;
+  }
+  o.require(o.i.level > 0, rejection::malformed, "at level 0 nothing is rebuilt");
+  if (!o.ok()) {
+    return;
+  }
+  o.require(m.forwards[o.i.block.index()] > o.i.micro_batch,
+            rejection::missing_pass,
+            "a rebuild before the forward");
+  trace::save_level const& at = m.t.shape(o.i.block).levels[o.i.level - 1];
+  pass_inputs(o, at.reads_input);
+  split const left = split_of(o);
+  if (left.saved > 0) {
+    o.read(role::saved, space::device, left.saved, saved_of(o.i));
+  }
+  if (left.rebuilt > 0) {
+    o.write(role::rebuilt, space::device, left.rebuilt, rebuilt_of(o.i));
+  }
+  if (at.scratch.value > 0) {
+    o.write(role::scratch, space::device, at.scratch.value, {});
+  }
+  o.done(0);
+}
+
 constexpr void run_backward(operands& o) {
   machine& m = o.state();
-  if (!o.names_pass()) {
+  if (!names_level(o)) {
     return;
   }
   std::uint32_t const b = o.i.block.value;
@@ -122,8 +190,12 @@ constexpr void run_backward(operands& o) {
     gradient.of = b - 1;
     o.write(role::input_gradient, space::device, s.input.value, gradient);
   }
-  if (s.saved.value > 0) {
-    o.read(role::saved, space::device, s.saved.value, saved_of(o.i));
+  split const left = split_of(o);
+  if (left.saved > 0) {
+    o.read(role::saved, space::device, left.saved, saved_of(o.i));
+  }
+  if (left.rebuilt > 0) {
+    o.read(role::rebuilt, space::device, left.rebuilt, rebuilt_of(o.i));
   }
   for (std::uint32_t u = m.spans.first[b]; u < m.spans.first[b + 1]; ++u) {
     span_use const use = m.spans.uses[u];

@@ -37,6 +37,9 @@ constexpr verdict check_trace(trace::trace const& t) {
       return reject(
           rejection::malformed, "a block's input is not the output before it", verdict::nowhere, b);
     }
+    if (s.levels.size() > trace::most_levels) {
+      return reject(rejection::malformed, "a block with too many save levels", verdict::nowhere, b);
+    }
     before = s.output.value;
   }
   return before == 0 ? verdict{}
@@ -166,6 +169,7 @@ constexpr unsigned queues_of(opcode op) noexcept {
       return bit(queue_id::d2h);
     case opcode::forward:
     case opcode::recompute:
+    case opcode::rebuild:
     case opcode::backward:
     case opcode::update_part:
       return bit(queue_id::compute);
@@ -213,6 +217,11 @@ constexpr verdict check_instruction(program const& p, std::uint32_t at) {
   }
   if ((queues_of(i.op) & (1U << static_cast<unsigned>(i.queue))) == 0) {
     return reject(rejection::wrong_queue, "this queue can't run the instruction", at);
+  }
+  bool const has_level =
+      i.op == opcode::forward || i.op == opcode::rebuild || i.op == opcode::backward;
+  if (i.level != 0 && !has_level) {
+    return reject(rejection::malformed, "an instruction that has no save level", at);
   }
   for (std::uint32_t const d : p.dependencies_of(i)) {
     if (d >= at) {
