@@ -187,14 +187,13 @@ protrain::io::step_record step_of(Engine& engine,
 /// Trains as one rank and, on rank 0, says how it went. The ranks stop together.
 template <class Device, class Comm>
 int train_rank(setup& s, Device& device, Comm& comm, protrain::plan::plan const& plan) {
-  protrain::runtime::engine engine(device,
-                                   comm,
-                                   s.model.table,
-                                   protrain::runtime::parts_of(plan),
-                                   protrain::optim::adamw{},
-                                   {.threads = s.threads,
-                                    .stall_after = s.stall_after,
-                                    .on_stall = {&s, print_stall}});
+  protrain::runtime::engine engine(
+      device,
+      comm,
+      s.model.table,
+      protrain::runtime::parts_of(plan),
+      protrain::optim::adamw{},
+      {.threads = s.threads, .stall_after = s.stall_after, .on_stall = {&s, print_stall}});
   engine.initialise(cli::initial_values(s.task.config, s.task.job.seed));
   auto const result = cli::run_steps(
       s.task.job,

@@ -11,6 +11,7 @@
 //   chunk::sizing_policy          sizing_tag        chunk/sizing.hpp           law/sizing.hpp
 //   chunk::eviction_policy        eviction_tag      chunk/eviction.hpp         law/eviction.hpp
 //   activation::assignment_policy assignment_tag    activation/assignment.hpp  law/assignment.hpp
+//   activation::level_policy      assignment_tag    activation/assignment.hpp  law/assignment.hpp
 //   link::bandwidth_policy        bandwidth_tag     link/bandwidth.hpp         law/bandwidth.hpp
 //   link::knows_swapping          bandwidth_tag     link/derated.hpp           law/bandwidth.hpp
 //   update::site_policy           site_tag          update/site.hpp            law/update.hpp
@@ -22,6 +23,7 @@
 //   device::device           device/device.hpp                        law/device.hpp
 //   comm::communicator       comm/communicator.hpp                    law/comm.hpp
 //   block::block_type        block/block_type.hpp                     law/block.hpp
+//   block::rebuilds          block/block_type.hpp                     unit/block/check_test.cpp
 //   optim::update_rule       update_rule_tag  optim/update_rule.hpp   law/update_rule.hpp
 //   optim::master_arrays     optim/master.hpp                         law/master_arrays.hpp
 //   optim::gradient_element  optim/arithmetic.hpp                     law/gradient_element.hpp
@@ -32,10 +34,14 @@
 //   block::element_type          block/tensor_view.hpp    unit/block/tensor_view_test.cpp
 //   core::set_violation_handler  core/config.hpp          unit/core/config_test.cpp
 //
-// Optional operations of a device (`written`) and of an update rule (`vectorised`).
+// Optional operations of a device (waiting for a limited time, `written`, what a profiler may ask
+// for) and of an update rule (`vectorised`).
 //
-//   written     device/device.hpp  compile_fail/device_fail.cpp
-//   vectorised  optim/update.hpp   unit/optim/vectors_test.cpp
+//   device::timed_device    device/timed.hpp   unit/device/host_device_test.cpp
+//   written                 device/device.hpp  compile_fail/device_fail.cpp
+//   profile::stamps_queues  profile/hooks.hpp  unit/profile/measure_test.cpp
+//   profile::counts_outside  profile/hooks.hpp  unit/profile/measure_test.cpp
+//   vectorised              optim/update.hpp   unit/optim/vectors_test.cpp
 //
 // Closed sets: what they accept stands in their headers.
 //
@@ -43,4 +49,6 @@
 //   plan::policy_bundle          plan/policies.hpp                compile_fail/policies_fail.cpp
 //   core::stored_float           core/arithmetic.hpp              compile_fail/optim_fail.cpp
 //   block::detail::callable      block/block_type.hpp             compile_fail/block_fail.cpp
+//   profile::batch_like          profile/measure.hpp              unit/profile/measure_test.cpp
+//   profile::has_entries         profile/measure.hpp              unit/profile/measure_test.cpp
 //   runtime::detail::stack_like  runtime/detail/requirements.hpp  compile_fail/manager_fail.cpp

@@ -55,7 +55,8 @@ constexpr void refuse_policy() {
   } else if constexpr (plays<P, update::site_tag>) {
     static_assert(update::site_policy<P>,
                   "policies::with: a site policy is regular (default, copies, ==) and has "
-                  "update::site choose(bool persistent) const noexcept; laws: "
+                  "std::uint32_t most_streamed(std::uint32_t) const noexcept and update::site "
+                  "choose(update::site_facts const&) const noexcept; laws: "
                   "protrain/update/site.hpp");
   } else if constexpr (plays<P, update::timing_tag>) {
     static_assert(update::timing_policy<P>,

@@ -164,7 +164,6 @@ class executor {
     return std::ranges::any_of(program().operands_of(i),
                                [what](schedule::operand const& o) { return o.what == what; });
   }
-
   std::byte* operand_address(schedule::instruction const& i, std::size_t n) const {
     return bind_->address(program(), program().operands_of(i)[n]);
   }
@@ -244,10 +243,9 @@ class executor {
     if (what == op::forward) {
       return evaluates() ? block::pass::evaluate : block::pass::forward;
     }
-    if (what == op::rebuild) {
-      return block::pass::rebuild;
-    }
-    return what == op::recompute ? block::pass::recompute : block::pass::backward;
+    return what == op::rebuild     ? block::pass::rebuild
+           : what == op::recompute ? block::pass::recompute
+                                   : block::pass::backward;
   }
 
   /// Samples of a step in order: micro-batches, ranks in each, samples of each.
@@ -367,16 +365,12 @@ class executor {
       return;
     }
     step_values<Rule> const& of = i.version == 0 ? left_ : now_;
-    chunk_arrays const a = arrays(i);
     std::uint64_t const begin = i.part * program().part_elements[i.chunk.index()];
-    for (chunk::placed_tensor t : shard(i.chunk).tensors) {
-      std::uint64_t const from = std::clamp(t.offset, begin, begin + i.amount);
-      std::uint64_t const to = std::clamp(t.offset + t.elements, begin, begin + i.amount);
-      t.offset = from - begin;
-      t.elements = to - from;
+    for (chunk::placed_tensor const& whole : shard(i.chunk).tensors) {
+      chunk::placed_tensor const t = part_of(whole, begin, i.amount);
       if (t.elements > 0) {
-        update_tensor<Rule>(
-            job().state, of.groups[groups_.of[t.parameter.index()]], scalars.scale, t, a);
+        std::uint32_t const group = groups_.of[t.parameter.index()];
+        update_tensor<Rule>(job().state, of.groups[group], scalars.scale, t, arrays(i));
       }
     }
   }

@@ -46,4 +46,13 @@ inline std::vector<chunk::chunk> shards_of(chunk::layout const& l,
   return out;
 }
 
+/// What lies of `t` in the `n` elements from `begin` on, at its place from there.
+inline chunk::placed_tensor part_of(chunk::placed_tensor t, std::uint64_t begin, std::uint64_t n) {
+  std::uint64_t const from = std::clamp(t.offset, begin, begin + n);
+  std::uint64_t const to = std::clamp(t.offset + t.elements, begin, begin + n);
+  t.offset = from - begin;
+  t.elements = to - from;
+  return t;
+}
+
 }  // namespace protrain::inline v0::runtime::detail
