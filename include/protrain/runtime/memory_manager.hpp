@@ -183,7 +183,7 @@ class memory_manager {
                        options) {}
 
   /// As one rank of `comm`. Every rank needs the same trace (profile::agree).
-  template <detail::stack_like Model>
+  template <class Model>
   memory_manager(Device& device,
                  Comm& comm,
                  Model&& model,
@@ -191,14 +191,16 @@ class memory_manager {
                  hw::machine const& machine,
                  plan::budget const& budget,
                  Policies const& rules = {},
-                 Rule rule = {})
+                 Rule rule = {},
+                 engine_options const& options = {})
       : memory_manager(device,
                        &comm,
                        detail::describe(std::forward<Model>(model), std::move(facts)),
                        machine,
                        budget,
                        rules,
-                       std::move(rule)) {}
+                       std::move(rule),
+                       options) {}
 
   memory_manager(memory_manager const&) = delete;
   memory_manager& operator=(memory_manager const&) = delete;

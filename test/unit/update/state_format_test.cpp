@@ -63,12 +63,12 @@ TEST_CASE("formats that break a law are found out") {
 TEST_CASE("bytes of a job's model state, and refused mixtures") {
   using model::state_format;
   CHECK(*update::bytes_of({.type = dtype::f32, .state = state_format::fp32}) ==
-        update::state_bytes{4, 8, 4, dtype::f32});
+        update::state_bytes{4, 8, 4, 0, dtype::f32});
   CHECK(*update::bytes_of({.type = dtype::bf16, .state = state_format::split_master}) ==
-        update::state_bytes{2, 10, 2, dtype::bf16});
+        update::state_bytes{2, 10, 2, 2, dtype::bf16});
   for (dtype const type : {dtype::bf16, dtype::f16}) {
     CHECK(*update::bytes_of({.type = type, .state = state_format::separate_master}) ==
-          update::state_bytes{2, 12, 2, type});
+          update::state_bytes{2, 12, 2, 4, type});
   }
   for (model::job const& wrong :
        {model::job{.type = dtype::bf16, .state = state_format::fp32},
