@@ -88,6 +88,14 @@ constexpr content part_of(operands const& o, holds what, std::uint32_t updates) 
   return {.what = what, .of = o.i.chunk.value, .count = updates, .part = o.i.part + 1};
 }
 
+/// The part's share of all contributions; of the step before, where that left the update over.
+constexpr content store_part(operands const& o) {
+  machine const& m = o.state();
+  content out = part_of(o, holds::store, static_cast<std::uint32_t>(m.contributions(o.i.chunk)));
+  out.micro_batch = m.deferred(o.i.chunk) ? 1 : 0;
+  return out;
+}
+
 /// The instruction names a part of a streamed chunk and the version that it is due for.
 constexpr bool names_part(operands& o, std::uint32_t version) {
   machine const& m = o.state();
@@ -144,7 +152,7 @@ constexpr void run_state_in(operands& o) {
   each_state_array(m, c, [&](home_array const& h) { read_home(o, role::state, h, state); });
   if (o.next_is(role::store)) {
     o.require(m.stores[c.index()] != 0, rejection::malformed, "a store that isn't there");
-    content const store = part_of(o, holds::store, static_cast<std::uint32_t>(m.contributions(c)));
+    content const store = store_part(o);
     o.write(role::store, space::device, n * m.store_bytes(c), store);
     if (o.ok()) {
       read_home(o, role::store, store_array(m, c), store);
@@ -164,7 +172,7 @@ constexpr void read_part_gradient(operands& o) {
     o.read(role::store,
            space::device,
            n * m.store_bytes(c),
-           part_of(o, holds::store, static_cast<std::uint32_t>(m.contributions(c))),
+           store_part(o),
            rejection::missing_accumulate,
            rejection::missing_accumulate);
     return;
