@@ -26,6 +26,7 @@ class program_digest {
     word(std::uint64_t{i.micro_batch} << 32U | i.version);
     word(std::uint64_t{i.block.value} << 32U | i.chunk.value);
     word(i.span.value);
+    word(std::uint64_t{i.part} << 32U | i.level);
     word(i.amount);
     word(std::uint64_t{i.first_operand} << 32U | i.operand_count);
     word(std::uint64_t{i.first_dependency} << 32U | i.dependency_count);
@@ -61,6 +62,7 @@ class program_digest {
   }
   constexpr void add(std::uint32_t dependency) { word(dependency); }
   constexpr void add(std::uint8_t deferred) { word(deferred); }
+  constexpr void add(std::uint64_t elements) { word(elements); }
 
   constexpr void add_all(auto const& rows) {
     word(rows.size());
@@ -75,6 +77,7 @@ class program_digest {
     word(p.times);
     word(p.ranks);
     add_all(p.deferred);
+    add_all(p.part_elements);
     add_all(p.instructions);
     add_all(p.operands);
     add_all(p.dependencies);
