@@ -89,7 +89,7 @@ constexpr content part_of(operands const& o, holds what, std::uint32_t updates) 
 }
 
 /// The part's share of all contributions; of the step before, where that left the update over.
-constexpr content store_part(operands const& o) {
+constexpr content store_part(operands& o) {
   machine const& m = o.state();
   content out = part_of(o, holds::store, static_cast<std::uint32_t>(m.contributions(o.i.chunk)));
   out.micro_batch = m.deferred(o.i.chunk) ? 1 : 0;
