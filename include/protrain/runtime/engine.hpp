@@ -218,7 +218,7 @@ class engine {
       throw engine_error(
           "the engine failed during an update: initialise it again or make a new one");
     }
-    agreement_.reach(comm_);
+    guarded([&] { agreement_.reach(comm_); });
   }
 
   void load_batch(batch const& data, std::uint64_t first, std::uint64_t count, std::uint64_t of) {

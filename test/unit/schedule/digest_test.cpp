@@ -69,7 +69,10 @@ TEST_CASE("every field of a program counts") {
       [](program& p) { ++p.operands[2].span.value; },
       [](program& p) { p.dependencies.pop_back(); },
       [](program& p) { ++p.dependencies[0]; },
-      [](program& p) { p.allocations[1].where = space::host; },
+      [](program& p) {
+        space& where = p.allocations[1].where;
+        where = where == space::host ? space::device : space::host;
+      },
       [](program& p) { p.allocations[1].what = category::swapped; },
       [](program& p) { p.allocations[1].carried ^= true; },
       [](program& p) { ++p.allocations[1].offset; },

@@ -49,14 +49,13 @@ class searcher {
   constexpr result<plan, infeasible> run() {
     try_fixed();
     enumerate();
-    bool proven = settle(true);
+    bool proven = settle_splits(settle(true));
     if (space_.depth > 0 && !space_.wanted.levels) {
       levels_ = true;
       try_uniform_levels();
       bool const all = enumerate_levels();
-      proven = settle(all) && proven;
+      proven = settle_splits(settle(all) && proven);
     }
-    proven = best_ == none ? proven : settle_splits(proven);
     answers<Policies> const out{space_, machine_, budget_, order_, programs_, fixed_};
     if (best_ == none) {
       return out.shortage(programs_.results()[least_]);
@@ -155,6 +154,9 @@ class searcher {
 
   /// Streamed updates, beside the best plan without them. True when nothing is better.
   constexpr bool settle_splits(bool proven) {
+    if (best_ == none) {
+      return proven;
+    }
     std::size_t const unsplit = best_;
     proven = split_updates(proven);
     if (!proven && best_ != unsplit) {
