@@ -40,7 +40,7 @@ constexpr model::gpt2_config gpt2{.layers = 3,
                                   .hidden = 32,
                                   .heads = 4,
                                   .inner = 128,
-                                  .vocabulary = 64,
+                                  .vocabulary = 256,
                                   .positions = 16,
                                   .dropout = 0.1};
 constexpr model::llama_config llama{.layers = 3,
@@ -48,7 +48,7 @@ constexpr model::llama_config llama{.layers = 3,
                                     .heads = 4,
                                     .key_heads = 2,
                                     .inner = 96,
-                                    .vocabulary = 64,
+                                    .vocabulary = 256,
                                     .positions = 16,
                                     .dropout = 0.1};
 
@@ -125,7 +125,7 @@ TEST_CASE("what levels save and cost at the size of GPT-2 and of Llama-3-8B") {
                                                                        .hidden = 768,
                                                                        .heads = 12,
                                                                        .inner = 3072,
-                                                                       .vocabulary = 64,
+                                                                       .vocabulary = 256,
                                                                        .positions = 1024}),
                                      job);
   trace::block_shape const l = shape(transformer::make_llama<bfloat16>({.layers = 1,
@@ -133,7 +133,7 @@ TEST_CASE("what levels save and cost at the size of GPT-2 and of Llama-3-8B") {
                                                                         .heads = 32,
                                                                         .key_heads = 8,
                                                                         .inner = 14336,
-                                                                        .vocabulary = 64,
+                                                                        .vocabulary = 256,
                                                                         .positions = 1024}),
                                      job);
   for (trace::block_shape const& s : {g, l}) {
