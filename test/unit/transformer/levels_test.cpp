@@ -80,7 +80,7 @@ std::uint64_t check_levels(test::subject const& s,
   k.levels = {0, levels[0], levels[1], levels[2], 0};
   auto const p = schedule::compile(s.facts, l, k);
   REQUIRE(p.has_value());
-  device::serial_device d({.order = device::run_policy::adversarial});
+  device::serial_device d({.order = device::run_policy::adversarial, .check_writes = true});
   auto const run = test::train_on(d, s, l, *p, 2);
   CHECK(test::difference(run.bits, want) == "");
   CHECK(run.memory == "");
