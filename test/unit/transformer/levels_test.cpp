@@ -40,7 +40,7 @@ constexpr model::gpt2_config gpt2{.layers = 3,
                                   .hidden = 32,
                                   .heads = 4,
                                   .inner = 128,
-                                  .vocabulary = 64,
+                                  .vocabulary = 256,
                                   .positions = 16,
                                   .dropout = 0.1};
 constexpr model::llama_config llama{.layers = 3,
@@ -48,7 +48,7 @@ constexpr model::llama_config llama{.layers = 3,
                                     .heads = 4,
                                     .key_heads = 2,
                                     .inner = 96,
-                                    .vocabulary = 64,
+                                    .vocabulary = 256,
                                     .positions = 16,
                                     .dropout = 0.1};
 
@@ -80,7 +80,7 @@ std::uint64_t check_levels(test::subject const& s,
   k.levels = {0, levels[0], levels[1], levels[2], 0};
   auto const p = schedule::compile(s.facts, l, k);
   REQUIRE(p.has_value());
-  device::serial_device d({.order = device::run_policy::adversarial});
+  device::serial_device d({.order = device::run_policy::adversarial, .check_writes = true});
   auto const run = test::train_on(d, s, l, *p, 2);
   CHECK(test::difference(run.bits, want) == "");
   CHECK(run.memory == "");
@@ -125,7 +125,7 @@ TEST_CASE("what levels save and cost at the size of GPT-2 and of Llama-3-8B") {
                                                                        .hidden = 768,
                                                                        .heads = 12,
                                                                        .inner = 3072,
-                                                                       .vocabulary = 64,
+                                                                       .vocabulary = 256,
                                                                        .positions = 1024}),
                                      job);
   trace::block_shape const l = shape(transformer::make_llama<bfloat16>({.layers = 1,
@@ -133,7 +133,7 @@ TEST_CASE("what levels save and cost at the size of GPT-2 and of Llama-3-8B") {
                                                                         .heads = 32,
                                                                         .key_heads = 8,
                                                                         .inner = 14336,
-                                                                        .vocabulary = 64,
+                                                                        .vocabulary = 256,
                                                                         .positions = 1024}),
                                      job);
   for (trace::block_shape const& s : {g, l}) {
