@@ -66,7 +66,7 @@ inline bool reuse_early(draft& d, std::size_t first) {
 inline std::vector<mutant_kind> memory_kinds() {
   return {
       {"reuse a range early",
-       nullptr,
+       "bytes that meet only where an instruction just passes over them",
        [](draft& d) { return on_allocation(d, own_memory, reuse_early); }},
       {"place onto live memory",
        nullptr,
@@ -87,7 +87,7 @@ inline std::vector<mutant_kind> memory_kinds() {
          });
        }},
       {"take memory too late",
-       nullptr,
+       "before its first use, but after what is listed later",
        [](draft& d) {
          return on_allocation(d, own_memory, [](draft& of, std::size_t at) {
            schedule::allocation& a = of.p.allocations[at];
@@ -96,7 +96,7 @@ inline std::vector<mutant_kind> memory_kinds() {
          });
        }},
       {"give memory back too early",
-       nullptr,
+       "after its last use",
        [](draft& d) {
          return on_allocation(d, own_memory, [](draft& of, std::size_t at) {
            schedule::allocation& a = of.p.allocations[at];
@@ -114,7 +114,7 @@ inline std::vector<mutant_kind> memory_kinds() {
          });
        }},
       {"give memory back too late",
-       nullptr,
+       "meets only what nobody uses",
        [](draft& d) {
          return on_allocation(d, own_memory, [](draft& of, std::size_t at) {
            schedule::allocation& a = of.p.allocations[at];
