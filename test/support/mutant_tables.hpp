@@ -10,6 +10,7 @@
 #include "test/support/mutants.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -296,6 +297,20 @@ inline std::vector<mutant_kind> head_kinds() {
              }
            }
            return true;
+         });
+       }},
+      {"an operand that no instruction has",
+       "of the caller's own memory, or of a segment that is asked before another one",
+       [](draft& d) {
+         return on_head(d, [](draft& of, program& p) {
+           using schedule::role;
+           constexpr std::array roles{role::batch, role::loss, role::report, role::scalars};
+           std::size_t const n = p.allocations.size();
+           auto const at = make_id<allocation_id>(of.dice.between(0, n - 1));
+           schedule::allocation const& a = p.allocations[at.index()];
+           p.operands.push_back(
+               {.what = roles[of.dice.between(0, 3)], .allocation = at, .bytes = a.bytes});
+           return a.carried && a.where == space::host;
          });
        }},
       {"for another number of ranks",
