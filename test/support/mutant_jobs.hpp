@@ -121,7 +121,7 @@ inline mutant_job make_mutant_job(std::uint64_t seed, std::uint64_t world) {
   mutant_job j{.seed = seed};
   while (j.segments.empty()) {
     j.segments = detail::draw_job(j, world);
-    j.seed += j.segments.empty() ? 1 : 0;
+    j.seed += j.segments.empty() ? 1U : 0U;
   }
   for (schedule::program const& p : j.segments) {
     for (space const where : {space::device, space::host}) {

@@ -35,7 +35,7 @@ inline std::vector<mutant_kind> order_kinds() {
   using schedule::opcode;
   return {
       {"drop a dependency",
-       nullptr,
+       "an order that only verify wants: of a rank's own part, which a gather just reads",
        [](draft& d) {
          return on_instruction(
              d,
@@ -48,7 +48,7 @@ inline std::vector<mutant_kind> order_kinds() {
              });
        }},
       {"wait for another one instead",
-       nullptr,
+       "an order that only verify wants: of a rank's own part, which a gather just reads",
        [](draft& d) {
          return on_instruction(
              d,
@@ -81,7 +81,7 @@ inline std::vector<mutant_kind> order_kinds() {
        },
        reach::each},
       {"update after what reads its values",
-       nullptr,
+       "a chunk whose first use is in an evaluation, or whose update is none",
        [](draft& d) {
          return on_instruction(
              d,
@@ -131,26 +131,26 @@ inline std::vector<mutant_kind> presence_kinds() {
        },
        reach::each},
       {"skip a reduce",
-       nullptr,
+       "the other ranks' part is zero, or the sum rounds to a rank's own",
        [](draft& d) { return on_instruction(d, is(opcode::reduce), erased); },
        reach::some,
        true},
       {"double a reduce",
-       nullptr,
+       "the other ranks' part is zero, or the sum rounds to a rank's own",
        [](draft& d) { return on_instruction(d, is(opcode::reduce), doubled); },
        reach::some,
        true},
       {"skip an accumulate",
-       nullptr,
+       "a contribution of zeros",
        [](draft& d) { return on_instruction(d, is(opcode::accumulate), erased); }},
       {"double an accumulate",
        "the first contribution is stored, not added: twice is once",
        [](draft& d) { return on_instruction(d, is(opcode::accumulate), doubled); }},
       {"skip an update",
-       nullptr,
+       "a chunk without elements on this rank",
        [](draft& d) { return on_instruction(d, is(opcode::update), erased); }},
       {"double an update",
-       nullptr,
+       "a chunk without elements on this rank",
        [](draft& d) { return on_instruction(d, is(opcode::update), doubled); }},
   };
 }

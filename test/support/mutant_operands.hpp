@@ -96,7 +96,7 @@ inline std::vector<mutant_kind> operand_kinds() {
        reach::some,
        true},
       {"another advance",
-       nullptr,
+       "memory of another micro-batch with the same bytes",
        [](draft& d) {
          return on_operand(
              d,

@@ -10,6 +10,7 @@
 #include "test/support/mutants.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -66,7 +67,7 @@ inline bool reuse_early(draft& d, std::size_t first) {
 inline std::vector<mutant_kind> memory_kinds() {
   return {
       {"reuse a range early",
-       nullptr,
+       "bytes that meet only where an instruction just passes over them",
        [](draft& d) { return on_allocation(d, own_memory, reuse_early); }},
       {"place onto live memory",
        nullptr,
@@ -87,7 +88,7 @@ inline std::vector<mutant_kind> memory_kinds() {
          });
        }},
       {"take memory too late",
-       nullptr,
+       "before its first use, but after what is listed later",
        [](draft& d) {
          return on_allocation(d, own_memory, [](draft& of, std::size_t at) {
            schedule::allocation& a = of.p.allocations[at];
@@ -96,7 +97,7 @@ inline std::vector<mutant_kind> memory_kinds() {
          });
        }},
       {"give memory back too early",
-       nullptr,
+       "after its last use",
        [](draft& d) {
          return on_allocation(d, own_memory, [](draft& of, std::size_t at) {
            schedule::allocation& a = of.p.allocations[at];
@@ -114,7 +115,7 @@ inline std::vector<mutant_kind> memory_kinds() {
          });
        }},
       {"give memory back too late",
-       nullptr,
+       "meets only what nobody uses",
        [](draft& d) {
          return on_allocation(d, own_memory, [](draft& of, std::size_t at) {
            schedule::allocation& a = of.p.allocations[at];
@@ -296,6 +297,20 @@ inline std::vector<mutant_kind> head_kinds() {
              }
            }
            return true;
+         });
+       }},
+      {"an operand that no instruction has",
+       "of the caller's own memory, or of a segment that is asked before another one",
+       [](draft& d) {
+         return on_head(d, [](draft& of, program& p) {
+           using schedule::role;
+           constexpr std::array roles{role::batch, role::loss, role::report, role::scalars};
+           std::size_t const n = p.allocations.size();
+           auto const at = make_id<allocation_id>(of.dice.between(0, n - 1));
+           schedule::allocation const& a = p.allocations[at.index()];
+           p.operands.push_back(
+               {.what = roles[of.dice.between(0, 3)], .allocation = at, .bytes = a.bytes});
+           return a.carried && a.where == space::host;
          });
        }},
       {"for another number of ranks",
