@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -35,29 +36,38 @@ using protrain::profile::probe_options;
 
 constexpr std::uint64_t least_copy = 4096;
 
-/// A product of the examples, 256 x 256 x 256, with memory of its own.
+constexpr transformer::length n = 256;
+
+/// A product of the examples, n x n x n, with memory of its own.
+template <class T>
+class square_product {
+ public:
+  void operator()() {
+    transformer::gemm<transformer::operand::as_is, transformer::operand::as_is>(
+        n,
+        n,
+        n,
+        transformer::matrix<T const>{a_.data(), n},
+        transformer::matrix<T const>{b_.data(), n},
+        transformer::matrix<T>{c_.data(), n},
+        static_cast<T const*>(nullptr),
+        workspace_.data());
+  }
+
+ private:
+  static std::vector<T> zeros() { return std::vector<T>(n * n, T{}); }
+
+  std::vector<T> a_ = zeros();
+  std::vector<T> b_ = zeros();
+  std::vector<T> c_ = zeros();
+  std::vector<float> workspace_ =
+      std::vector<float>(std::size_t{transformer::gemm_workspace<T, T, T>(n, n, n)});
+};
+
 template <class T>
 compute_work product() {
-  constexpr transformer::length n = 256;
-  struct operands {
-    std::vector<T> a = std::vector<T>(n * n, T{});
-    std::vector<T> b = std::vector<T>(n * n, T{});
-    std::vector<T> c = std::vector<T>(n * n, T{});
-    std::vector<float> workspace =
-        std::vector<float>(static_cast<std::size_t>(transformer::gemm_workspace<T, T, T>(n, n, n)));
-  };
-  auto const o = std::make_shared<operands>();
-  return {2 * n * n * n, [o](protrain::device::queue_ref) {
-            transformer::gemm<transformer::operand::as_is, transformer::operand::as_is>(
-                n,
-                n,
-                n,
-                transformer::matrix<T const>{o->a.data(), n},
-                transformer::matrix<T const>{o->b.data(), n},
-                transformer::matrix<T>{o->c.data(), n},
-                static_cast<T const*>(nullptr),
-                o->workspace.data());
-          }};
+  auto const work = std::make_shared<square_product<T>>();
+  return {2 * n * n * n, [work](protrain::device::queue_ref) { (*work)(); }};
 }
 
 /// Bytes of memory of this computer.

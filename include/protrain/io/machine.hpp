@@ -31,7 +31,7 @@ void each_concurrent(Rates& c, See const& see) {
   see(std::string("update_beside_copies_bytes_per_second"), c.update_beside_copies);
 }
 
-inline json to_json(hw::concurrent_rates const& c) {
+inline json concurrent_json(hw::concurrent_rates const& c) {
   json out = json::object();
   each_concurrent(c, [&](std::string const& name, bandwidth const& rate) {
     if (rate.per_second > 0) {
@@ -80,7 +80,7 @@ inline json to_json(hw::machine const& m) {
   if (m.collective_latency.value > 0) {
     out["collective_latency_ps"] = m.collective_latency.value;
   }
-  if (json concurrent = detail::to_json(m.concurrent); !concurrent.empty()) {
+  if (json concurrent = detail::concurrent_json(m.concurrent); !concurrent.empty()) {
     out["concurrent"] = std::move(concurrent);
   }
   return out;

@@ -480,7 +480,7 @@ TEST_CASE("blocks compute with ordinary numbers") {
             CHECK(std::fabs(w) <= 0x1p-4F);
             CHECK(std::fabs(h) <= 0x1p-4F);
             CHECK((w == 0 || std::isnormal(w)));
-            distinct += w != s.value({0}).as<float const>()[i / 2] ? 1 : 0;
+            distinct += w != s.value({0}).as<float const>()[i / 2] ? 1U : 0U;
           }
           CHECK(distinct > 2900);
           for (std::uint64_t i = 0; i < 64; ++i) {

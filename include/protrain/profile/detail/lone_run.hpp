@@ -83,6 +83,7 @@ struct lone_block {
 
 inline std::vector<std::string> operators_of(block::memory_need const& need) {
   std::vector<std::string> out;
+  out.reserve(need.operators.size());
   for (block::operator_need const& o : need.operators) {
     out.push_back(o.name);
   }

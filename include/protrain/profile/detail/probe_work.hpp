@@ -69,8 +69,8 @@ class probe_memory {
     prepare(space::host, queue_id::cpu, host_places_);
   }
 
-  enum device_place : std::size_t { dev_up, dev_down, dev_data, dev_staging };
-  enum host_place : std::size_t { up, down, value, low, m, v, gradient };
+  enum device_place : std::uint8_t { dev_up, dev_down, dev_data, dev_staging };
+  enum host_place : std::uint8_t { up, down, value, low, m, v, gradient };
 
   std::byte* at(device_place p) const {
     return device_.base(space::device) + device_places_[p].offset;

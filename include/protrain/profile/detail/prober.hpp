@@ -211,6 +211,7 @@ class prober {
       longest = std::max(longest, checked_mul(l.alone.value, options_.repetitions));
     }
     std::vector<lane_use> uses;
+    uses.reserve(all.size());
     for (timed_lane const& l : all) {
       std::uint64_t const pieces =
           std::min(most_pieces, longest / std::max<std::uint64_t>(1, l.alone.value));

@@ -47,7 +47,8 @@ class pattern {
   std::span<std::byte const> bytes() const noexcept { return data_; }
 
  private:
-  static constexpr std::uint64_t period = 8 * 8191;  // a prime number of 8-byte elements
+  static constexpr std::uint64_t period =
+      std::uint64_t{8} * 8191;  // a prime number of 8-byte elements
 
   dtype type_;
   float spread_;

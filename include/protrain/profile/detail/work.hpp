@@ -57,9 +57,9 @@ class leases {
 
  private:
   struct lease {
-    space where;
-    placed at;
-    category what;
+    space where = space::device;
+    placed at{};
+    category what = category::scratch;
   };
   Device& device_;
   std::vector<lease> held_{};
