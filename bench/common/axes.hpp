@@ -24,8 +24,9 @@ inline constexpr std::array<std::int64_t, 3> micro_batches{1, 8, 16};
 /// Elements of an optimizer step: a small tensor, and far beyond any cache.
 inline constexpr std::array<std::int64_t, 2> update_elements{1 << 18, 1 << 24};
 
-/// The same on several threads: a block of a large model, beyond any cache.
-inline constexpr std::array<std::int64_t, 1> threaded_elements{1 << 26};
+/// The same on several threads: a block of a large model, beyond any cache. Arrays of a power of two
+/// that lie one after the other meet in the same banks of memory.
+inline constexpr std::array<std::int64_t, 2> threaded_elements{60'000'256, 1 << 26};
 
 /// Allocations that live at once in an arena: a small model's, and a large one's.
 inline constexpr std::array<std::int64_t, 2> live_allocations{64, 1024};

@@ -160,12 +160,14 @@ template <class G, class M>
                                                     std::size_t n) noexcept {
   lanes const c = lanes_of(step, s);
   M const at = masters;  // stores through it can't be to itself
+  static_assert(block_elements == 4 * width);
   std::size_t i = 0;
   for (; n - i >= block_elements; i += block_elements) {
     prefetch_ahead(gradient, at, m, v, i, n);
-    for (std::size_t j = i; j < i + block_elements; j += width) {
-      update_one(c, gradient, at, m, v, j);
-    }
+    update_one(c, gradient, at, m, v, i);
+    update_one(c, gradient, at, m, v, i + width);
+    update_one(c, gradient, at, m, v, i + 2 * width);
+    update_one(c, gradient, at, m, v, i + 3 * width);
   }
   for (; n - i >= width; i += width) {
     update_one(c, gradient, at, m, v, i);
