@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -196,7 +197,7 @@ TEST_CASE("processors: affinity is the calling thread's mask") {
   std::thread([&] {
     cpu_set_t one;
     CPU_ZERO(&one);
-    for (int c = 0; c < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++c) {
+    for (std::size_t c = 0; c < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++c) {
       if (CPU_ISSET(c, &all)) {
         CPU_SET(c, &one);
       }
