@@ -20,6 +20,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -177,6 +178,27 @@ TEST_CASE("every allocation fails once") {
               static_cast<unsigned long long>(went_on),
               static_cast<unsigned long long>(refused));
   CHECK(went_on > refused);
+}
+
+/// Counts its calls.
+void count(void* context, std::uint32_t, device::queue_ref) {
+  ++*static_cast<std::atomic<std::uint64_t>*>(context);
+}
+
+TEST_CASE("a device that comes to rest needs no memory for it") {
+  device::host_device d;
+  std::atomic<std::uint64_t> done{0};
+  constexpr std::uint64_t many = 1000;  // more than a queue has room for, but one at a time
+  for (std::uint64_t i = 0; i < many; ++i) {
+    d.submit(queue_id::compute, {}, {&count, &done, 0});
+    while (done <= i) {
+      std::this_thread::yield();
+    }
+  }
+  left_to_fail = 1;
+  d.synchronize();
+  left_to_fail = 0;
+  CHECK(done == many);
 }
 
 }  // namespace

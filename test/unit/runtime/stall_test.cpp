@@ -65,7 +65,7 @@ double since(std::chrono::steady_clock::time_point start) {
 
 using stopping_engine = runtime::engine<test::stopping_device>;
 
-/// Stops at the n-th instruction of a step, and checks what is said about it.
+/// Stops at the n-th instruction of the second step, and checks what is said about it.
 void stop_at(test::subject const& s, runtime::plan_parts const& parts, std::uint32_t n) {
   schedule::program const& p = parts.programs.front();
   schedule::instruction const& held = p.instructions[n];
@@ -75,9 +75,10 @@ void stop_at(test::subject const& s, runtime::plan_parts const& parts, std::uint
   stopping_engine engine(
       d, alone, s.table, parts, {}, {.stall_after = patience, .on_stall = keep(seen)});
   engine.initialise(s.load);
+  test::step_data const data(s, 0);
+  (void)engine.step(data.get(), {}).get();
   d.stop(n + 1);
   auto const start = std::chrono::steady_clock::now();
-  test::step_data const data(s, 0);
   bool thrown = false;
   try {
     (void)engine.step(data.get(), {}).get();
