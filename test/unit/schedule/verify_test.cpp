@@ -255,6 +255,22 @@ TEST_CASE("an empty program does nothing and says so") {
   CHECK(schedule::verify(p, bare, chunk::make_layout(bare, 128)).reason == rejection::missing_pass);
 }
 
+TEST_CASE("in a debugging job every tensor of a chunk has a guard") {
+  fixture const plain;
+  trace::trace guarded = plain.facts;
+  guarded.job.debug = true;
+  chunk::layout const layout = test::small_layout(guarded);
+  CHECK(layout.chunks.size() > plain.layout.chunks.size());  // two tensors no longer fit in one
+  auto const compiled = [](trace::trace const& t, chunk::layout const& l) {
+    return *schedule::compile(t, l, test::small_knobs(l, 3, 1));
+  };
+  CHECK(schedule::verify(compiled(guarded, layout), guarded, layout).ok);
+  CHECK(schedule::verify(compiled(guarded, plain.layout), guarded, plain.layout).reason ==
+        rejection::malformed);
+  CHECK(schedule::verify(compiled(plain.facts, layout), plain.facts, layout).reason ==
+        rejection::malformed);
+}
+
 TEST_CASE("reasons have names of their own") {
   std::vector<std::string_view> names;
   for (std::size_t i = 0; i < schedule::rejection_count; ++i) {
