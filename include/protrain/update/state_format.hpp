@@ -61,8 +61,8 @@ struct state_bytes {
   std::uint64_t value = 0;     ///< working value, the dtype's size
   std::uint64_t state = 0;     ///< optimizer state beside it
   std::uint64_t gradient = 0;  ///< one contribution, in gradient dtype
-  std::uint64_t master = 0;    ///< of `state`: what the format keeps beside the value, in front
   dtype type = dtype::f32;     ///< of values and gradients
+  std::uint64_t master = 0;    ///< of `state`: what the format keeps beside the value, in front
   bool operator==(state_bytes const&) const = default;
 };
 
@@ -98,15 +98,15 @@ constexpr result<state_bytes> bytes_of(model::job const& j) {
     return state_bytes{.value = split_master::value_bytes,
                        .state = split_master::state_bytes,
                        .gradient = 2,
-                       .master = 2,
-                       .type = j.type};
+                       .type = j.type,
+                       .master = 2};
   }
   if (j.state == state_format::separate_master && (j.type == dtype::bf16 || j.type == dtype::f16)) {
     return state_bytes{.value = separate_master::value_bytes,
                        .state = separate_master::state_bytes,
                        .gradient = 2,
-                       .master = 4,
-                       .type = j.type};
+                       .type = j.type,
+                       .master = 4};
   }
   return error{errc::not_allowed,
                "dtype and state format don't go together: use fp32 with fp32, bf16 with "

@@ -95,6 +95,16 @@ TEST_CASE("the members of a feasible answer, and sums that are exact") {
   for (char const* const name : {"site", "streamed", "time", "defer"}) {
     CHECK(a["plan"]["update"].contains(name));
   }
+  plan::plan p = found();
+  p.at.moving = 3;
+  for (std::uint32_t streamed = 0; streamed <= 3; ++streamed) {
+    p.at.streamed = streamed;
+    p.at.streaming_slots = 2 * streamed;
+    json const split = io::to_json(subject(p.trace), p, {})["plan"];
+    CHECK(split["update"]["site"] == (streamed == 0 ? "cpu" : streamed < 3 ? "split" : "streamed"));
+    CHECK(split["update"]["streamed"] == streamed);
+    CHECK(split["slots"]["streaming"] == 2 * streamed);
+  }
   for (char const* const name : {"seconds_per_iteration",
                                  "tokens_per_second",
                                  "forward_seconds",

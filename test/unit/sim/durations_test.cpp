@@ -65,10 +65,10 @@ TEST_CASE("compute takes the trace's time") {
 }
 
 TEST_CASE("copies take their bytes and the latency") {
-  for (opcode const op : {opcode::batch_load, opcode::upload, opcode::swap_in}) {
+  for (opcode const op : {opcode::batch_load, opcode::upload, opcode::swap_in, opcode::state_in}) {
     CHECK(duration(op, queue_id::h2d, 1000) == 1100);
   }
-  for (opcode const op : {opcode::swap_out, opcode::offload}) {
+  for (opcode const op : {opcode::swap_out, opcode::offload, opcode::state_out}) {
     CHECK(duration(op, queue_id::d2h, 1000) == 2100);
   }
   CHECK(duration(opcode::scalars_upload, queue_id::h2d, 16) == 116);
@@ -101,6 +101,7 @@ TEST_CASE("memory-bound work takes what its operands move, at its queue's memory
     CHECK(duration(op, queue_id::cpu, 0) == 50 * 16);
   }
   CHECK(duration(opcode::norm_finish, queue_id::cpu, 0) == 50 * 16);
+  CHECK(duration(opcode::update_part, queue_id::compute, 0) == 50 * 8);
 }
 
 TEST_CASE("ranks of a host share its memory, and lose what their threads can't run") {

@@ -8,6 +8,8 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <vector>
 
 namespace state_format_test {
 
@@ -63,12 +65,12 @@ TEST_CASE("formats that break a law are found out") {
 TEST_CASE("bytes of a job's model state, and refused mixtures") {
   using model::state_format;
   CHECK(*update::bytes_of({.type = dtype::f32, .state = state_format::fp32}) ==
-        update::state_bytes{4, 8, 4, 0, dtype::f32});
+        update::state_bytes{4, 8, 4, dtype::f32, 0});
   CHECK(*update::bytes_of({.type = dtype::bf16, .state = state_format::split_master}) ==
-        update::state_bytes{2, 10, 2, 2, dtype::bf16});
+        update::state_bytes{2, 10, 2, dtype::bf16, 2});
   for (dtype const type : {dtype::bf16, dtype::f16}) {
     CHECK(*update::bytes_of({.type = type, .state = state_format::separate_master}) ==
-          update::state_bytes{2, 12, 2, 4, type});
+          update::state_bytes{2, 12, 2, type, 4});
   }
   for (model::job const& wrong :
        {model::job{.type = dtype::bf16, .state = state_format::fp32},
@@ -78,6 +80,19 @@ TEST_CASE("bytes of a job's model state, and refused mixtures") {
         model::job{.type = dtype::f16, .state = state_format::split_master}}) {
     CHECK(update::bytes_of(wrong).failure().code == errc::not_allowed);
   }
+}
+
+TEST_CASE("a state is arrays, one behind the other") {
+  using model::state_format;
+  auto const widths = [](dtype type, state_format state) {
+    update::state_arrays const a =
+        update::arrays_of(*update::bytes_of({.type = type, .state = state}));
+    return std::vector<std::uint64_t>(a.bytes.begin(), a.bytes.begin() + a.count);
+  };
+  using list = std::vector<std::uint64_t>;
+  CHECK(widths(dtype::f32, state_format::fp32) == list{4, 4});
+  CHECK(widths(dtype::bf16, state_format::split_master) == list{2, 4, 4});
+  CHECK(widths(dtype::f16, state_format::separate_master) == list{4, 4, 4});
 }
 
 TEST_CASE("a loss scale is a power of two, for fp16 alone") {
