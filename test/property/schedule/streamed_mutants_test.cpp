@@ -154,7 +154,10 @@ TEST_CASE("an instruction that names another part, version or chunk is refused")
              return true;
            }));
     refuse("another chunk",
-           {rejection::malformed, rejection::wrong_version, rejection::frozen_update},
+           {rejection::malformed,
+            rejection::wrong_version,
+            rejection::frozen_update,
+            rejection::double_update},
            on(of(op), [](subject& s, test::editable& e, std::uint32_t at) {
              chunk_id& c = e.nodes[at].self.chunk;
              auto const n = s.layout.chunks.size();
