@@ -274,6 +274,16 @@ inline std::vector<mutant_kind> head_kinds() {
            return true;
          });
        }},
+      {"other parts",
+       "of a segment that streams nothing",
+       [](draft& d) {
+         return on_head(d, [](draft& of, program& p) {
+           std::uint64_t& n = p.part_elements[of.dice.between(0, p.part_elements.size() - 1)];
+           bool const streamed = n > 0;
+           n = of.dice.chance(30) ? 0 : of.dice.chance(50) ? 2 * n : n / 2;
+           return streamed;
+         });
+       }},
       {"other spans",
        "of a segment that adds nothing up",
        [](draft& d) {
