@@ -155,6 +155,11 @@ inline std::vector<mutant_kind> presence_kinds() {
   };
 }
 
+/// Applies an update, or a part of one.
+inline constexpr auto steps = [](schedule::instruction const& i) {
+  return i.op == schedule::opcode::update || i.op == schedule::opcode::update_part;
+};
+
 /// What an instruction says of itself.
 inline std::vector<mutant_kind> field_kinds() {
   using schedule::instruction;
@@ -166,7 +171,7 @@ inline std::vector<mutant_kind> field_kinds() {
          // Of all versions only that an update was left over is more than a label.
          return d.dice.chance(85)
                     ? on_instruction(d,
-                                     is(opcode::update),
+                                     steps,
                                      [](draft&, editable& e, std::uint32_t at) {
                                        e.nodes[at].self.version ^= 1U;
                                        return true;
@@ -234,6 +239,39 @@ inline std::vector<mutant_kind> field_kinds() {
                instruction& i = e.nodes[at].self;
                i.span = another_id(of.dice, i.span, e.frame.spans.size());
                i.chunk = of.dice.chance(70) ? e.frame.spans[i.span.index()].chunk : i.chunk;
+               return true;
+             });
+       }},
+      {"wrong part",
+       "a label but for updates, which find their tensors by it",
+       [](draft& d) {
+         bool const applies = d.dice.chance(80);
+         return on_instruction(
+             d,
+             [=](instruction const& i) {
+               return i.op == opcode::update_part ||
+                      (!applies && (i.op == opcode::state_in || i.op == opcode::state_out));
+             },
+             [](draft& of, editable& e, std::uint32_t at) {
+               std::uint32_t& part = e.nodes[at].self.part;
+               part = of.dice.chance(50) && part > 0 ? part - 1 : part + 1;
+               return true;
+             });
+       }},
+      {"wrong level",
+       "a level that drops the same as another one of this block",
+       [](draft& d) {
+         auto const levels = [&](instruction const& i) {
+           return detail::passes(i.op) && i.op != opcode::recompute
+                      ? d.job.model.facts.shape(i.block).levels.size()
+                      : 0;
+         };
+         return on_instruction(
+             d,
+             [&](instruction const& i) { return levels(i) > 0; },
+             [&](draft& of, editable& e, std::uint32_t at) {
+               instruction& i = e.nodes[at].self;
+               i.level = static_cast<std::uint32_t>(another(of.dice, i.level, levels(i) + 1));
                return true;
              });
        }},

@@ -16,6 +16,8 @@
 
 namespace protrain::test {
 
+inline constexpr std::size_t roles = static_cast<std::size_t>(schedule::role::report) + 1;
+
 /// What an instruction works on.
 inline std::vector<mutant_kind> operand_kinds() {
   using schedule::instruction;
@@ -25,7 +27,7 @@ inline std::vector<mutant_kind> operand_kinds() {
        "one that the executor treats alike",
        [](draft& d) {
          return on_operand(d, any_operand, [](draft& of, editable&, std::uint32_t, operand& o) {
-           o.what = another_of(of.dice, o.what, 18);
+           o.what = another_of(of.dice, o.what, roles);
            return true;
          });
        }},

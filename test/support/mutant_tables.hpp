@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Kinds of single edits, continued: memory, what a program says of itself, and what one rank does
-// otherwise than the others.
+// Kinds of single edits, continued: memory, and what a program says of itself.
 
 #include "protrain/core/math.hpp"
 #include "protrain/schedule/program.hpp"
@@ -274,6 +273,16 @@ inline std::vector<mutant_kind> head_kinds() {
            return true;
          });
        }},
+      {"other parts",
+       "of a segment that streams nothing",
+       [](draft& d) {
+         return on_head(d, [](draft& of, program& p) {
+           std::uint64_t& n = p.part_elements[of.dice.between(0, p.part_elements.size() - 1)];
+           bool const streamed = n > 0;
+           n = of.dice.chance(30) ? 0 : of.dice.chance(50) ? 2 * n : n / 2;
+           return streamed;
+         });
+       }},
       {"other spans",
        "of a segment that adds nothing up",
        [](draft& d) {
@@ -332,62 +341,6 @@ inline std::vector<mutant_kind> head_kinds() {
          });
        },
        reach::labels},
-  };
-}
-
-inline constexpr auto collective = [](schedule::instruction const& i) {
-  using schedule::opcode;
-  return i.op == opcode::reduce || i.op == opcode::gather || i.op == opcode::norm_exchange ||
-         i.op == opcode::loss_exchange;
-};
-
-inline void on_one_rank(draft& d) {
-  d.rank = d.dice.between32(0, static_cast<std::uint32_t>(d.job.ranks() - 1));
-}
-
-/// What one rank does otherwise than the others: sound by itself at times.
-inline std::vector<mutant_kind> rank_kinds() {
-  return {
-      {"collectives in another order on one rank",
-       "sound alone, and the others don't notice",
-       [](draft& d) {
-         on_one_rank(d);
-         return on_instruction(d, collective, exchanged);
-       },
-       reach::some,
-       true},
-      {"a collective at another place on one rank",
-       "sound alone, and the others don't notice",
-       [](draft& d) {
-         on_one_rank(d);
-         return on_instruction(d, collective, moved);
-       },
-       reach::some,
-       true},
-      {"a collective less on one rank",
-       "sound alone, and the others don't notice",
-       [](draft& d) {
-         on_one_rank(d);
-         return on_instruction(d, collective, erased);
-       },
-       reach::some,
-       true},
-      {"a collective more on one rank",
-       "sound alone, and the others don't notice",
-       [](draft& d) {
-         on_one_rank(d);
-         return on_instruction(d, collective, doubled);
-       },
-       reach::some,
-       true},
-      {"something less on one rank",
-       "sound alone, and the others don't notice",
-       [](draft& d) {
-         on_one_rank(d);
-         return on_instruction(d, anything, erased);
-       },
-       reach::some,
-       true},
   };
 }
 

@@ -38,11 +38,16 @@ inline bool copies(schedule::opcode op) {
 }
 inline bool passes(schedule::opcode op) {
   using schedule::opcode;
-  return op == opcode::forward || op == opcode::recompute || op == opcode::backward;
+  return op == opcode::forward || op == opcode::recompute || op == opcode::rebuild ||
+         op == opcode::backward;
 }
 inline bool works_on_chunk(schedule::opcode op) {
   using schedule::opcode;
-  return op == opcode::update || op == opcode::norm_partial || op == opcode::accumulate;
+  return op == opcode::update || op == opcode::norm_partial || op == opcode::accumulate ||
+         op == opcode::update_part || op == opcode::state_out;
+}
+inline bool moves_part(schedule::opcode op) {
+  return op == schedule::opcode::state_in || op == schedule::opcode::state_out;
 }
 
 inline bool has_role(std::span<schedule::operand const> operands, schedule::role what) {
@@ -79,6 +84,9 @@ inline std::string never_runs(mutant_job const& j,
   if (passes(i.op) && i.block.index() >= j.model.table.blocks.size()) {
     return "no such block";
   }
+  if (passes(i.op) && i.level > j.model.facts.shape(i.block).levels.size()) {
+    return "no such level";
+  }
   if (i.op == schedule::opcode::backward && !has_gradients(j, operands, i.block)) {
     return "a gradient without memory";
   }
@@ -89,7 +97,12 @@ inline std::string never_runs(mutant_job const& j,
       (i.span.index() >= p.spans.size() || p.spans[i.span.index()].chunk != i.chunk)) {
     return "another chunk's span";
   }
-  if (i.op == schedule::opcode::update &&
+  if (moves_part(i.op) &&
+      (operands.empty() ||
+       p.allocations[operands.front().allocation.index()].where == space::host)) {
+    return "a part without a slot";
+  }
+  if ((i.op == schedule::opcode::update || i.op == schedule::opcode::update_part) &&
       (!has_role(operands, schedule::role::value) || !has_role(operands, schedule::role::state))) {
     return "an update of nothing";
   }

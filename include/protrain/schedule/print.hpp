@@ -31,6 +31,8 @@ constexpr std::string_view name_of(role r) noexcept {
       return "dy";
     case role::saved:
       return "saved tensors";
+    case role::rebuilt:
+      return "rebuilt tensors";
     case role::scratch:
       return "scratch";
     case role::batch:
@@ -64,6 +66,9 @@ constexpr bool per_micro_batch(opcode op) noexcept {
     case opcode::norm_finish:
     case opcode::scalars_upload:
     case opcode::update:
+    case opcode::state_in:
+    case opcode::update_part:
+    case opcode::state_out:
     case opcode::loss_exchange:
       return false;
     default:

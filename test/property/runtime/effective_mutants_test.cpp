@@ -8,6 +8,7 @@
 #include "test/support/mutant_jobs.hpp"
 #include "test/support/mutant_kinds.hpp"
 #include "test/support/mutant_operands.hpp"
+#include "test/support/mutant_ranks.hpp"
 #include "test/support/mutant_run.hpp"
 #include "test/support/mutant_tables.hpp"
 #include "test/support/random_jobs.hpp"
