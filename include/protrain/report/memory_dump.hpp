@@ -28,10 +28,10 @@ inline std::string dump_line(std::uint64_t amount, std::string const& what) {
 }
 
 /// Bytes of the holders by `key(holder)`, an id or an absent one; `name` says what an id is.
-template <class Key, class Name>
+template <class Name>
 std::string dump_group(schedule::memory_holders const& m,
                        std::string const& head,
-                       Key const& key,
+                       std::uint32_t (*key)(schedule::holder const&),
                        Name const& name) {
   std::map<std::uint32_t, std::uint64_t> sums;
   for (schedule::holder const& h : m.all) {

@@ -111,7 +111,7 @@ constexpr memory_holders holders(program const& p, space where, std::uint32_t po
          .carried = a.carried});
   }
   out.by_category[static_cast<std::size_t>(category::fragmentation)] = out.top - rounded;
-  std::sort(out.all.begin(), out.all.end(), [](holder const& a, holder const& b) {
+  std::ranges::sort(out.all, [](holder const& a, holder const& b) {
     return a.bytes != b.bytes ? a.bytes > b.bytes : a.offset < b.offset;
   });
   detail::name_holders(out, p);
