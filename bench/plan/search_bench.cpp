@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long planning takes for a 10B GPT-2. Baseline: making one plan whose numbers are given.
+// How long planning takes for a 10B GPT-2, with updates split between CPU and device and without.
+// Baseline: making one plan whose numbers are given.
 
 #include "bench/common/axes.hpp"
 #include "protrain/core/units.hpp"
@@ -7,6 +8,7 @@
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/policies.hpp"
 #include "protrain/plan/search.hpp"
+#include "protrain/update/site.hpp"
 
 #include <benchmark/benchmark.h>
 
@@ -33,10 +35,11 @@ setting make_setting(benchmark::State const& state) {
   return out;
 }
 
+template <class Site>
 void search(benchmark::State& state) {
   setting const s = make_setting(state);
   for (auto _ : state) {
-    auto const p = plan::search(s.facts, s.machine, s.budget);
+    auto const p = plan::search(s.facts, s.machine, s.budget, policies<>{}.with(Site{}));
     if (!p) {
       state.SkipWithError("no plan fits");
       return;
@@ -71,7 +74,8 @@ void all_axes(benchmark::internal::Benchmark* b) {
   }
 }
 
-BENCHMARK(search)->Apply(all_axes);
+BENCHMARK(search<update::cpu_or_streamed>)->Apply(all_axes);
+BENCHMARK(search<update::gpu_if_persistent>)->Apply(all_axes);
 BENCHMARK(fixed)->Apply(all_axes);
 
 }  // namespace

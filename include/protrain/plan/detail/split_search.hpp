@@ -49,7 +49,7 @@ class split_search {
   /// Beyond, not all pairs are looked at, nor all candidates of a pair.
   static constexpr std::uint64_t most_pairs = 4096;
   static constexpr std::uint64_t most_scouted = 256;
-  static constexpr std::uint64_t most_bounds = 1U << 16U;
+  static constexpr std::uint64_t most_bounds = 1U << 15U;
 
   constexpr bool found() const { return s_.best_ != Search::none; }
   constexpr bool slower(picoseconds bound) const {
@@ -116,7 +116,7 @@ class split_search {
     cost::placed const& p = s_.space_.placements[placement];
     axis const all = s_.space_.buffer_axis(p);
     std::uint64_t const room = s_.order_.allowed.device;
-    std::uint64_t const least = s_.bounded(placement, assignment, all.low).least.device;
+    std::uint64_t const least = s_.programs_.least_memory(placement, assignment, all.low).device;
     if (least > room || p.buffer_bytes == 0) {
       return all.low;
     }
@@ -131,6 +131,7 @@ class split_search {
         break;
       }
       std::size_t const at = s_.space_.placement(pairs_[i].base, pairs_[i].streamed);
+      s_.programs_.take_placements();
       std::size_t best = Search::none;  // of the candidates
       for (std::size_t a = 0; a < s_.space_.assignments.size(); ++a) {
         candidate const next = s_.bounded(at, a, roomy_buffers(at, a));
@@ -153,6 +154,11 @@ class split_search {
 
   /// Every candidate that may be better. False when there are too many to look at.
   constexpr bool collect() {
+    std::uint64_t const open = static_cast<std::uint64_t>(
+        std::ranges::count_if(pairs_, [this](pair const& p) { return !slower(p.bound); }));
+    if (open * s_.space_.assignments.size() > most_bounds) {
+      return false;
+    }
     for (pair const& p : pairs_) {
       if (slower(p.bound)) {
         return true;
