@@ -183,7 +183,8 @@ TEST_CASE("copies both ways over one link get half of it each") {
   }
 }
 
-TEST_CASE("three ranks that copy at once share the link, and every rank finds the same machine") {
+TEST_CASE(
+    "bandwidth measured alone, used together: three ranks copy at once and find one machine") {
   std::atomic<std::uint32_t> on_the_way{0};
   bandwidth const rate{30'000'000};
   auto const all = probe_ranks(

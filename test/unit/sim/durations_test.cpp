@@ -82,7 +82,8 @@ TEST_CASE("collectives of one rank take no time") {
   CHECK(duration(opcode::gather, queue_id::gather, 1000, 2) == 4100);
 }
 
-TEST_CASE("ranks of one host take the rates of all ranks at once, and collectives their latency") {
+TEST_CASE(
+    "bandwidth measured alone, used together: ranks of a host take the rates of all at once") {
   hw::machine m = round_machine();
   m.devices = 2;
   m.collective_latency = {500};
