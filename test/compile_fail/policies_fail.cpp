@@ -5,7 +5,7 @@
 // and: policies::with: an eviction policy is regular .* victim\(std::span<chunk::resident const>\)
 // and: policies::with: an assignment policy is regular .* assign\(std::span<activation::pin const>
 // and: policies::with: a bandwidth policy is regular .* rate\(hw::machine const&, link::channel\)
-// and: policies::with: a site policy is regular .* choose\(bool persistent\) const noexcept
+// and: policies::with: a site policy is regular .* choose\(update::site_facts const&\) const noexcept
 // and: policies::with: a timing policy is regular .* choose\(model::job const&\) const noexcept
 // and: policies::with: a state format is regular .* format, value_bytes and state_bytes
 // and: policies::with: no policy. Its policy_tag is one of chunk::placement_tag
