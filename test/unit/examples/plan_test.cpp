@@ -63,6 +63,25 @@ TEST_CASE("help, with every flag") {
   }
 }
 
+TEST_CASE("a plan that names save levels is made with them, and reads back") {
+  answer const a = plan("--machine h200x1 --plan swap=0,checkpoint=0,levels=1:2");
+  CHECK(a.code == 0);
+  CHECK(a.err.empty());
+  CHECK(a.out.find(",levels=1:2,") != std::string::npos);
+  CHECK(a.out.find("kept (2 at level attention, 1 at level cheap)") != std::string::npos);
+  scratch_folder const folder;
+  answer const j = plan("--machine h200x1 --plan swap=0,checkpoint=0,levels=1:2 --json");
+  CHECK(j.code == 0);
+  CHECK(json::parse(j.out)["plan"]["levels"] == json::array({1, 2}));
+  write_file(folder / "p.json", j.out);
+  answer const again = plan("--machine h200x1 --plan " + (folder / "p.json"));
+  CHECK(again.code == 0);
+  CHECK(again.out.find(",levels=1:2,") != std::string::npos);
+  answer const wrong = plan("--plan levels=1:2:3:4:5");
+  CHECK(wrong.code == 1);
+  CHECK(wrong.err.find("at most four save levels") != std::string::npos);
+}
+
 TEST_CASE("text: the plan, why, and memory") {
   answer const a = plan("--machine h200x1 --micro-batch 8");
   CHECK(a.code == 0);
