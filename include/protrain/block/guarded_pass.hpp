@@ -15,7 +15,7 @@
 namespace protrain::inline v0::block {
 
 /// Made before the pass's scope, finished after it; nothing unless the frame has guards. `out` is
-/// y, or dx in backward.
+/// y, or dx in backward; absent in a rebuild.
 class guarded_pass {
  public:
   guarded_pass(frame const& f, tensor_view const& out) : f_(f), out_(out) {
@@ -27,11 +27,13 @@ class guarded_pass {
     for (std::size_t k = 0; backward() && k < f.gradients.size(); ++k) {
       f.guards->watch(gradient_name(k), gradient(k));
     }
-    for (std::size_t k = 0; backward() && k < f.slots->rows().size(); ++k) {
+    bool const after_forward = backward() || f.pass == pass::rebuild;
+    for (std::size_t k = 0; after_forward && k < f.slots->rows().size(); ++k) {
       saved_tensor const& row = f.slots->rows()[k];
-      if (!row.input) {
-        f.guards->watch_again("saved " + detail::in_quotes(row.name.text()),
-                              {f.saved.data + row.offset, row.type, row.shape});
+      if (!row.input && (backward() || !row.dropped)) {
+        f.guards->watch_again(
+            "saved " + detail::in_quotes(row.name.text()),
+            {(row.dropped ? f.dropped : f.saved).data + row.offset, row.type, row.shape});
       }
     }
   }
@@ -45,6 +47,9 @@ class guarded_pass {
     f_.guards->check();
     if (!f_.guards->damage().empty()) {
       fail("memory", f_.guards->damage());
+    }
+    if (f_.pass == pass::rebuild) {
+      return;
     }
     if (!backward()) {
       look_at("y", out_);
@@ -95,7 +100,9 @@ class guarded_pass {
     throw block_error(f_.entry->name,
                       subject,
                       what + " (block " + std::to_string(f_.random.block) + ", " +
-                          (backward() ? "backward)" : "forward)"));
+                          (backward()                 ? "backward)"
+                           : f_.pass == pass::rebuild ? "rebuild)"
+                                                      : "forward)"));
   }
 
   frame const& f_;

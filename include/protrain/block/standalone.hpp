@@ -248,8 +248,11 @@ class standalone {
     std::uint32_t const level = state(b).level;
     poison(state(b).dropped);
     poison(scratch_);
-    scope s(make_frame(b, pass::rebuild));
+    frame const f = make_frame(b, pass::rebuild);
+    guarded_pass const guard(f, {});
+    scope s(f);
     run_rebuild(entry(b), s, rebuild_input(b));
+    guard.finish();
     std::uint64_t& peak = state(b).used.levels[level - 1].scratch;
     peak = std::max(peak, s.scratch_peak());
   }

@@ -101,6 +101,7 @@ enum class fault : std::uint8_t {
   saved,
   saved_in_backward,
   y,
+  rebuilt,
   dx,
   gradient,
   reads_scratch,
@@ -108,7 +109,8 @@ enum class fault : std::uint8_t {
   divides,
 };
 
-/// y = x + bias, by way of scratch and a saved copy; in layer 1 with a fault.
+/// y = x + bias, by way of scratch and a saved copy, which a save level drops; in layer 1 with a
+/// fault.
 class sloppy {
  public:
   static constexpr std::uint64_t width = 10;
@@ -117,13 +119,14 @@ class sloppy {
   void describe(block_builder& b) {
     rows_ = b.job().micro_batch * b.job().sequence;
     bias_ = b.parameter("bias", {width}, {.decay = false});
+    cheap_ = b.level("cheap");
     b.input({rows_, width});
     b.output({rows_, width});
   }
 
   void forward(scope& s, tensor_view x, tensor_view y) const {
     tensor_view const outer = s.scratch(dtype::f32, {width});
-    tensor_view const copy = s.save("copy", dtype::f32, {rows_, width});
+    tensor_view const copy = s.save("copy", dtype::f32, {rows_, width}, block::dropped_at{cheap_});
     auto const op = s.op("add");
     tensor_view const sum = s.scratch(dtype::f32, {rows_, width});
     op.run([&] {
@@ -143,6 +146,14 @@ class sloppy {
       overrun(s, fault::outer_scratch, outer, 4);
       overrun(s, fault::saved, copy, 1);
       overrun(s, fault::y, y, 200);
+    });
+  }
+
+  void rebuild(scope& s, tensor_view x) const {
+    tensor_view const copy = s.rebuild("copy");
+    s.op("again").run([&] {
+      std::memcpy(copy.data, x.data, copy.bytes());
+      overrun(s, fault::rebuilt, copy, 8);
     });
   }
 
@@ -171,6 +182,7 @@ class sloppy {
   fault what_;
   std::uint64_t rows_ = 0;
   parameter_ref bias_{};
+  block::level_ref cheap_{};
 };
 
 test::subject sloppy_model(fault what, bool skip = false) {
@@ -225,6 +237,32 @@ TEST_CASE("a write that runs too far: block, operator, tensor and bytes") {
       CHECK(said == e.says);
     }
   }
+}
+
+TEST_CASE("what save levels drop is guarded in forward, rebuild and backward") {
+  test::placement const dropping{.persistent = {0}, .levels = {0, 1, 1, 1, 0}};
+  for (expected const& e : std::array<expected, 3>{
+           {{fault::saved,
+             "block h.1: operator 'add' wrote 1 B past saved 'copy' (block 2, forward)"},
+            {fault::rebuilt,
+             "block h.1: operator 'again' wrote 8 B past rebuilt 'copy' (block 2, rebuild)"},
+            {fault::saved_in_backward,
+             "block h.1: wrote 3 B past saved 'copy' (block 2, backward)"}}}) {
+    test::subject const s = sloppy_model(e.what);
+    device::host_device d;
+    comm::self alone;
+    runtime::engine<device::host_device> engine(d, alone, s.table, test::parts_of(s, dropping));
+    engine.initialise(s.load);
+    test::step_data const data(s, 0);
+    CHECK(message_of([&] { (void)engine.step(data.get(), {}).get(); }) == e.says);
+  }
+  test::subject const s = sloppy_model(fault::none);
+  runtime::plan_parts const parts = test::parts_of(s, dropping);
+  device::serial_device d({.order = device::run_policy::random, .seed = 5, .check_writes = true});
+  auto const run = test::train_on(d, s, parts.layout, parts.programs, 2);
+  CHECK(test::difference(run.bits, test::train_plain(s, 2)) == "");
+  CHECK(run.memory == "");
+  CHECK(run.unused == 0);
 }
 
 TEST_CASE("the first block whose numbers aren't finite, and why") {

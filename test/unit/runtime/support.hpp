@@ -170,6 +170,7 @@ struct placement {
   std::uint32_t swap_ahead = 1;
   std::uint32_t more_slots = 0;           ///< buffers and gradient slots beyond the fewest
   std::vector<std::uint8_t> streamed{0};  ///< by chunk, of those that aren't persistent
+  std::vector<std::uint8_t> levels{};     ///< by block: its save level; empty: all 0
 };
 
 inline std::vector<placement> placements() {
@@ -202,6 +203,7 @@ inline planned plan(subject const& s, placement const& p) {
   k.time = p.time;
   k.defer = p.defer;
   k.unroll = p.unroll;
+  k.levels = p.levels;
   auto programs = schedule::compile_segments(s.facts, out.layout, k);
   REQUIRE(programs.has_value());
   out.programs = *std::move(programs);

@@ -52,8 +52,13 @@ inline tensor_view scope::save(slot name, dtype type, extents const& shape, drop
   tensor_facts const facts{type, shape};
   std::uint64_t const offset = dropped_used_;
   dropped_used_ = take(f_.dropped, dropped_used_, facts.bytes(), "dropped");
-  return record({.name = name, .type = type, .shape = shape, .offset = offset, .dropped = true},
-                f_.dry ? nullptr : f_.dropped.data + offset);
+  tensor_view const out =
+      record({.name = name, .type = type, .shape = shape, .offset = offset, .dropped = true},
+             f_.dry ? nullptr : f_.dropped.data + offset);
+  if (f_.guards != nullptr) {
+    f_.guards->hand_out("saved " + detail::in_quotes(name.text()), out);
+  }
+  return out;
 }
 
 inline tensor_view scope::save(slot name, tensor_view const& x) {
@@ -122,7 +127,11 @@ inline tensor_view scope::rebuild(slot name) {
              ", which this level keeps; ask scope::dropped first");
   }
   f_.slots->rebuild(row);
-  return place(row);
+  tensor_view const out = place(row);
+  if (f_.guards != nullptr) {
+    f_.guards->hand_out("rebuilt " + detail::in_quotes(name.text()), out);
+  }
+  return out;
 }
 
 inline void scope::require_rebuilt() const {
