@@ -8,6 +8,7 @@
 #include "protrain/core/text.hpp"
 #include "protrain/core/units.hpp"
 #include "protrain/device/device.hpp"
+#include "protrain/device/processors.hpp"
 #include "protrain/hw/machine.hpp"
 #include "protrain/profile/agree.hpp"
 #include "protrain/profile/detail/lanes.hpp"
@@ -19,7 +20,6 @@
 #include <cstdint>
 #include <functional>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -45,7 +45,7 @@ struct probe_options {
   compute_work half{};
   bytes device_memory{};  ///< the device doesn't say
   bytes host_memory{};
-  std::uint32_t host_threads = 0;  ///< 0: the processor's, shared by the ranks
+  std::uint32_t threads = 0;  ///< of each rank's CPU optimizer; 0: as many as an engine's has
   /// Hears of each figure on rank 0: what, of how much, and how long it took.
   std::function<void(std::string_view what, std::uint64_t amount, picoseconds time)> see{};
 };
@@ -131,7 +131,8 @@ class prober {
         lanes_(device,
                {.copy = options.copy,
                 .elements = options.update,
-                .collective = whole(std::ranges::max(options.collectives))}) {
+                .collective = whole(std::ranges::max(options.collectives))},
+               threads_of_rank(options, comm)) {
     if (!options_.fp32.run) {
       options_.fp32 = {plain_product::flops,
                        [multiply = plain_product()](device::queue_ref) mutable { multiply(); }};
@@ -278,11 +279,17 @@ class prober {
     return m;
   }
 
-  std::uint32_t threads() const {
-    std::uint32_t const all =
-        options_.host_threads > 0 ? options_.host_threads : std::thread::hardware_concurrency();
-    std::uint32_t const each = options_.host_threads > 0 ? all : all / comm_.size();
-    return static_cast<std::uint32_t>(of_first(comm_, std::max(1U, each)));
+  /// As an engine's CPU work has by default.
+  static std::uint32_t threads_of_rank(probe_options const& options, Comm const& comm) {
+    if (options.threads > 0) {
+      return options.threads;
+    }
+    return device::threaded_tasks<Device>
+               ? device::thread_share(device::processors_here(), comm::local_ranks(comm))
+               : 1;
+  }
+  std::uint32_t threads() {
+    return static_cast<std::uint32_t>(of_first(comm_, lanes_.threads())) * comm_.size();
   }
 
   /// All ranks start together; the slowest counts.
