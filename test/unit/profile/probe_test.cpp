@@ -260,6 +260,7 @@ TEST_CASE("the typical piece among those that ran beside all others") {
   CHECK(typical_beside(std::span(lanes).first(2), 0) == picoseconds{3'000'000'000'000});
   CHECK(typical_beside(lanes, 0) == picoseconds{3'000'000'000'000});
   CHECK(typical_beside(lanes, 2) == picoseconds{8'000'000'000'000});  // none: all of them
+  CHECK(profile::detail::least(lanes[0]) == picoseconds{1'000'000'000'000});
   std::vector<intervals> const apart{{{0, 1}, {1, 3}, {3, 4}}, {{5, 6}}};
   CHECK(typical_beside(apart, 0) == picoseconds{1'000'000'000'000});
 }

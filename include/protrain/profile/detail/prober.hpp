@@ -174,17 +174,18 @@ class prober {
   }
 
   /// The first piece, which finds caches and clocks cold, doesn't count.
-  picoseconds alone(lane const& l) {
+  picoseconds alone(lane const& l, picoseconds (*of)(intervals const&) = typical) {
     std::array const uses{lane_use{&l, options_.repetitions + 1}};
     intervals pieces = runner_.run(uses).front();
     pieces.erase(pieces.begin());
-    return typical(pieces);
+    return of(pieces);
   }
 
   void measure_alone() {
     auto const measure = [&](figure f, lane const& l) { note(f, l, alone(l)); };
-    measure(figure::small_up, lanes_.upload(address_granule));
-    measure(figure::small_down, lanes_.download(address_granule));
+    auto const latency_of = [&](figure f, lane const& l) { note(f, l, alone(l, least)); };
+    latency_of(figure::small_up, lanes_.upload(address_granule));
+    latency_of(figure::small_down, lanes_.download(address_granule));
     measure(figure::up, lanes_.upload(options_.copy));
     measure(figure::down, lanes_.download(options_.copy));
     measure(figure::inside, lanes_.inside());
@@ -293,9 +294,11 @@ class prober {
   }
 
   /// All ranks start together; the slowest counts.
-  picoseconds all_ranks(std::string_view what, lane const& l) {
+  picoseconds all_ranks(std::string_view what,
+                        lane const& l,
+                        picoseconds (*of)(intervals const&) = typical) {
     comm_.sum(0);
-    picoseconds const slowest{largest(comm_, alone(l).value)};
+    picoseconds const slowest{largest(comm_, alone(l, of).value)};
     see(what, l.amount, slowest);
     return slowest;
   }
@@ -320,8 +323,9 @@ class prober {
     std::vector<picoseconds> times;
     for (std::uint64_t& size : sizes) {
       size = whole(size);
-      times.push_back(std::max(all_ranks("all-gather", lanes_.gather(comm_, size)),
-                               all_ranks("reduce-scatter", lanes_.reduce(comm_, size))));
+      auto* const of = times.empty() ? least : typical;
+      times.push_back(std::max(all_ranks("all-gather", lanes_.gather(comm_, size), of),
+                               all_ranks("reduce-scatter", lanes_.reduce(comm_, size), of)));
     }
     line const fit = line_through(sizes.front(), times.front(), sizes.back(), times.back());
     m.collective = fit.rate;
