@@ -58,6 +58,9 @@ trace::trace agree(Comm& comm, trace::trace facts) {
   for (trace::block_shape& s : facts.shapes) {
     s.forward = detail::mean(comm, s.forward);
     s.backward = detail::mean(comm, s.backward);
+    for (trace::save_level& l : s.levels) {
+      l.rebuild = detail::mean(comm, l.rebuild);
+    }
     for (trace::operator_facts& o : s.operators) {
       o.forward = detail::mean(comm, o.forward);
       o.backward = detail::mean(comm, o.backward);

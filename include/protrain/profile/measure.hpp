@@ -31,8 +31,9 @@
 namespace protrain::inline v0::profile {
 
 struct measure_options {
-  std::uint32_t warm_up = 1;      ///< forward-backward pairs of each shape before it is timed
-  std::uint32_t repetitions = 3;  ///< pairs that are timed; of each pass the median counts
+  /// Forward-backward pairs of each shape, and rebuilds of each save level, before they are timed.
+  std::uint32_t warm_up = 1;
+  std::uint32_t repetitions = 3;  ///< those that are timed; of each pass the median counts
   /// Bytes of device memory taken outside the library now; where it isn't given, the device is
   /// asked (`counts_outside`).
   std::function<std::uint64_t()> outside{};
@@ -87,7 +88,25 @@ void reserve(Device& device, block::table const& t, std::vector<lone_block> cons
   }
 }
 
-/// Fills in the times of a shape. Times of further passes (of save levels, say) belong here.
+/// What each save level's rebuild takes; of one forward at that level.
+template <device::device Device>
+void measure_rebuilds(lone_run<Device>& run,
+                      trace::block_shape& shape,
+                      measure_options const& options) {
+  for (std::uint32_t level = 1; level <= shape.levels.size(); ++level) {
+    static_cast<void>(run.forward(level));
+    std::vector<pass_times> rebuilds;
+    for (std::uint64_t i = 0; i < std::uint64_t{options.warm_up} + options.repetitions; ++i) {
+      pass_times const again = run.rebuild();
+      if (i >= options.warm_up) {
+        rebuilds.push_back(again);
+      }
+    }
+    shape.levels[level - 1].rebuild = median(rebuilds).total;
+  }
+}
+
+/// Fills in the times of a shape.
 template <device::device Device>
 void measure_shape(lone_run<Device>& run,
                    trace::block_shape& shape,
@@ -132,6 +151,7 @@ trace::trace measure(Device& device,
   for (std::size_t s = 0; s < blocks.size(); ++s) {
     lone_run<Device> run(device, t, job, blocks[s], data);
     measure_shape(run, out.shapes[s], options);
+    measure_rebuilds(run, out.shapes[s], options);
     outside();
   }
   return out;

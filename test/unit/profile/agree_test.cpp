@@ -49,6 +49,7 @@ trace::trace measured(std::uint64_t rank) {
   for (trace::block_shape& s : t.shapes) {
     s.forward = {100 + 7 * rank};
     s.backward = {300 - 100 * rank};
+    s.levels.push_back({.name = "level", .rebuild = {10 * rank}});
     s.operators.push_back({.name = "op", .forward = {rank}, .backward = {2 * rank}});
   }
   return t;
@@ -64,6 +65,7 @@ TEST_CASE("times are the mean of the ranks', memory outside the library the larg
   for (trace::block_shape& s : expected.shapes) {
     s.forward = {107};
     s.backward = {200};
+    s.levels[0].rebuild = {10};
     s.operators[0].forward = {1};
     s.operators[0].backward = {2};
   }

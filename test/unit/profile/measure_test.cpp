@@ -18,8 +18,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -52,6 +54,9 @@ trace::trace without_times(trace::trace t) {
   for (trace::block_shape& s : t.shapes) {
     s.forward = {};
     s.backward = {};
+    for (trace::save_level& l : s.levels) {
+      l.rebuild = {};
+    }
     for (trace::operator_facts& o : s.operators) {
       o.forward = {};
       o.backward = {};
@@ -307,6 +312,53 @@ TEST_CASE("time, saved bytes and scratch belong to the innermost operator") {
                             .scratch_peak = {256},
                             .delta_before = {256 + 1024}},
                            {.name = "three", .backward = 256_ms}});
+}
+
+TEST_CASE("what a save level drops is made again, and timed, in the memory of one block") {
+  test::clocked_device device;
+  auto const by_level = [&](scope& s, char const* what) {
+    s.run([&] { device.advance(1_ms * (what[0] == 'a' ? 3 : 40)); });
+  };
+  auto const layer = make_block(
+      [](block_builder& b) {
+        b.name("layer");
+        b.level("half", {.reads_input = false});
+        b.level("all");
+      },
+      [](scope& s, tensor_view, tensor_view) {
+        for (tensor_view const& t : {s.save("a", dtype::u8, {256}, dropped_at{level_ref{1}}),
+                                     s.save("b", dtype::u8, {512}, dropped_at{level_ref{2}})}) {
+          s.run([&] { std::fill_n(t.raw(), t.bytes(), std::byte{7}); });
+        }
+      },
+      [](scope& s, tensor_view, tensor_view, tensor_view) {
+        s.run([&] {
+          CHECK(s.saved("a").raw()[255] == std::byte{7});
+          CHECK(s.saved("b").raw()[511] == std::byte{7});
+        });
+      },
+      [&](scope& s, tensor_view) {
+        s.scratch(dtype::u8, {s.dropped("b") ? 5000 : 300});
+        if (!s.dropped("b")) {
+          s.run([&] { CHECK(s.saved("b").raw()[511] == std::byte{7}); });
+        }
+        s.rebuild("a");
+        by_level(s, "a");
+        if (s.dropped("b")) {
+          s.rebuild("b");
+          by_level(s, "b");
+        }
+      });
+  stack const model{layer};
+  trace::trace const m = measure(device, model, full);
+  REQUIRE(m.shapes[0].levels.size() == 2);
+  CHECK(m.shapes[0].levels[0].rebuild == 3_ms);
+  CHECK(m.shapes[0].levels[1].rebuild == 43_ms);
+  CHECK(without_times(m) == dry_run(model, full));
+  std::uint64_t const need = 256 + (256 + 512) + 5120;  // losses, what is saved, scratch
+  CHECK(device.usage_of(space::device).peak == need);
+  CHECK(device_need(model.entries(full), full) == bytes{need});
+  CHECK(device.usage_of(space::device).live == 0);
 }
 
 TEST_CASE("of several runs the median counts, with its operators, and the first ones don't") {

@@ -93,7 +93,7 @@ TEST_CASE("on a clock that only copies move, every rate is exact") {
   options.half = {9'000, [&](device::queue_ref) { device.advance({1'000'000}); }};
   options.device_memory = 3_MiB;
   options.host_memory = 5_MiB;
-  options.host_threads = 6;
+  options.threads = 2;
   std::vector<std::string> seen;
   options.see = [&](std::string_view what, std::uint64_t amount, picoseconds time) {
     seen.emplace_back(what);
@@ -109,7 +109,7 @@ TEST_CASE("on a clock that only copies move, every rate is exact") {
   CHECK(m.devices == 1);
   CHECK(m.device_memory == 3_MiB);
   CHECK(m.host_memory == 5_MiB);
-  CHECK(m.host_threads == 6);
+  CHECK(m.host_threads == 2);
   CHECK(m.host_to_device.per_second == 2'000'000'000);
   CHECK(m.device_to_host.per_second == 1'000'000'000);
   CHECK(m.copy_latency == 3_us);
@@ -198,6 +198,7 @@ TEST_CASE(
   }
   hw::machine const& m = all[0].machine;
   CHECK(m.devices == 3);
+  CHECK(m.host_threads % 3 == 0);
   CHECK(share(m.host_to_device, rate) > 0.25);  // alone, while the others wait
   CHECK(share(m.concurrent.all_ranks.host_to_device, m.host_to_device) < 0.7);
   CHECK(share(m.concurrent.all_ranks.device_to_host, m.device_to_host) < 0.7);
@@ -259,6 +260,7 @@ TEST_CASE("the typical piece among those that ran beside all others") {
   CHECK(typical_beside(std::span(lanes).first(2), 0) == picoseconds{3'000'000'000'000});
   CHECK(typical_beside(lanes, 0) == picoseconds{3'000'000'000'000});
   CHECK(typical_beside(lanes, 2) == picoseconds{8'000'000'000'000});  // none: all of them
+  CHECK(profile::detail::least(lanes[0]) == picoseconds{1'000'000'000'000});
   std::vector<intervals> const apart{{{0, 1}, {1, 3}, {3, 4}}, {{5, 6}}};
   CHECK(typical_beside(apart, 0) == picoseconds{1'000'000'000'000});
 }

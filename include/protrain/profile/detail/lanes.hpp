@@ -54,6 +54,16 @@ inline picoseconds typical(intervals const& of) {
   return {*middle};
 }
 
+/// The shortest duration. Latencies are measured by it: whatever delays a thread looks like latency,
+/// and makes the rate beyond it look too high.
+inline picoseconds least(intervals const& of) {
+  picoseconds out{~std::uint64_t{0}};
+  for (interval const& i : of) {
+    out = std::min(out, between(i.begin, i.end));
+  }
+  return out;
+}
+
 /// Of the pieces that ran while every other lane was at work; of all pieces if there are none,
 /// since then nothing runs beside anything.
 inline picoseconds typical_beside(std::span<intervals const> all, std::size_t own) {

@@ -40,6 +40,7 @@ struct lone_layout {
   placed dx{};
   std::vector<placed> gradients{};  ///< as values; empty where frozen
   placed scratch_backward{};
+  std::vector<placed> scratch_rebuild{};  ///< by level; the same place as forward's and backward's
   std::uint64_t end = 0;
 };
 
@@ -71,6 +72,11 @@ inline lone_layout layout_of(block::table const& t,
   }
   out.scratch_backward = backward.take(need.scratch_backward);
   out.end = std::max(forward.end(), backward.end());
+  for (block::level_need const& level : need.levels) {
+    placer rebuild(both.end());
+    out.scratch_rebuild.push_back(rebuild.take(level.scratch));
+    out.end = std::max(out.end, rebuild.end());
+  }
   return out;
 }
 
@@ -103,6 +109,7 @@ class lone_run {
         table_(t),
         job_(job),
         at_(b.layout),
+        need_(b.need),
         id_(b.id),
         data_(data),
         recorder_(stopwatch<Device>(device), operators_of(b.need)),
@@ -119,8 +126,9 @@ class lone_run {
     load();
   }
 
-  /// Saves what the next `backward` reads.
-  pass_times forward() {
+  /// Saves what the next `backward`, or at a level the next `rebuild` reads.
+  pass_times forward(std::uint32_t level = 0) {
+    level_ = level;
     leases<Device> held(device_);
     held.take(space::device, at_.y, category::boundaries);
     held.take(space::device, at_.scratch_forward, category::scratch);
@@ -135,6 +143,23 @@ class lone_run {
     return run(block::pass::forward, at_.scratch_forward, touched);
   }
 
+  /// Makes what the level of the last `forward` drops.
+  pass_times rebuild() {
+    placed const& scratch = at_.scratch_rebuild[level_ - 1];
+    leases<Device> held(device_);
+    held.take(space::device, scratch, category::scratch);
+    device_.settle();
+    auto touched = constants();
+    if (entry().levels[level_ - 1].reads_input) {
+      touch(touched, space::device, at_.x, access::read);
+    }
+    touch(touched, space::device, kept(), access::read);
+    touch(touched, space::device, dropped(), access::write);
+    touch(touched, space::device, scratch, access::write);
+    return run(block::pass::rebuild, scratch, touched);
+  }
+
+  /// After a `forward` at no level.
   pass_times backward() {
     leases<Device> held(device_);
     held.take(space::device, at_.dy, category::boundaries);
@@ -237,14 +262,28 @@ class lone_run {
     return out;
   }
 
+  /// The saved region has room for what a level keeps, and behind it for what it drops.
+  placed kept() const {
+    return level_ == 0 ? at_.saved : placed{at_.saved.offset, need_.levels[level_ - 1].saved};
+  }
+  placed dropped() const {
+    return level_ == 0 ? placed{}
+                       : placed{at_.saved.offset + kept().bytes, need_.levels[level_ - 1].dropped};
+  }
+  bool reads_input(block::pass p) const {
+    return p == block::pass::rebuild ? entry().levels[level_ - 1].reads_input
+                                     : p != block::pass::backward || entry().reads_input;
+  }
+
   block::frame frame_of(block::pass p, placed const& scratch, block::observer const& watch) {
     block::frame f = block::make_frame(entry(), job_, id_, p);
-    bool const absent = p == block::pass::backward && !entry().reads_input;
-    f.x = entry().input.at(absent ? nullptr : address(at_.x));
+    f.x = entry().input.at(reads_input(p) ? address(at_.x) : nullptr);
     f.values = values_;
     f.gradients = gradients_;
     f.batch = batch_;
-    f.saved = {address(at_.saved), at_.saved.bytes};
+    f.level = level_;
+    f.saved = {address(kept()), kept().bytes};
+    f.dropped = {address(dropped()), dropped().bytes};
     f.scratch = {address(scratch), scratch.bytes};
     f.slots = &slots_;
     if (p == block::pass::forward) {
@@ -297,6 +336,8 @@ class lone_run {
     block::scope s(f);
     if (f.pass == block::pass::backward) {
       e.backward(e.object, s, f.x, e.output.at(address(at_.dy)), e.input.at(address(at_.dx)));
+    } else if (f.pass == block::pass::rebuild) {
+      block::run_rebuild(e, s, f.x);
     } else {
       e.forward(e.object, s, f.x, e.output.at(address(at_.y)));
     }
@@ -304,19 +345,21 @@ class lone_run {
 
   /// The current exception becomes the nested one.
   [[noreturn]] void blame(block::pass p, char const* what) const {
-    std::throw_with_nested(profile_error(entry().name,
-                                         recorder_.failed_in(),
-                                         p == block::pass::backward ? "backward" : "forward",
-                                         what));
+    char const* const name = p == block::pass::backward  ? "backward"
+                             : p == block::pass::rebuild ? "rebuild"
+                                                         : "forward";
+    std::throw_with_nested(profile_error(entry().name, recorder_.failed_in(), name, what));
   }
 
   Device& device_;
   block::table const& table_;
   model::job const& job_;
   lone_layout const& at_;
+  block::memory_need const& need_;
   block_id id_;
   sample_data& data_;
   recorder<Device> recorder_;
+  std::uint32_t level_ = 0;  // of the last forward
   leases<Device> held_;
   block::saved_table slots_{};
   std::vector<void*> values_{};

@@ -9,8 +9,10 @@
 #include "protrain/core/float_environment.hpp"
 #include "protrain/core/math.hpp"
 #include "protrain/device/device.hpp"
+#include "protrain/device/workers.hpp"
 #include "protrain/optim/adamw.hpp"
-#include "protrain/optim/update.hpp"
+#include "protrain/optim/master.hpp"
+#include "protrain/optim/threaded.hpp"
 #include "protrain/profile/detail/lanes.hpp"
 #include "protrain/profile/detail/work.hpp"
 
@@ -118,7 +120,11 @@ class probe_memory {
 template <device::device Device>
 class probe_lanes {
  public:
-  probe_lanes(Device& d, probe_sizes const& s) : device_(d), sizes_(s), memory_(d, s) {}
+  /// The CPU optimizer has so many threads.
+  probe_lanes(Device& d, probe_sizes const& s, std::uint32_t threads)
+      : device_(d), sizes_(s), memory_(d, s), crew_(threads) {}
+
+  std::uint32_t threads() const noexcept { return crew_.size(); }
 
   lane upload(std::uint64_t bytes) {
     lane out{.queue = queue_id::h2d, .amount = bytes};
@@ -151,14 +157,16 @@ class probe_lanes {
     }
     memory_.touches(out, memory::gradient, access::read);
     out.work = [this, step = optim::adamw{}.prepare(1e-3, 1, true)](device::queue_ref) {
-      optim::update_split(step,
-                          1.0F,
-                          reinterpret_cast<bfloat16 const*>(memory_.at(memory::gradient)),
-                          reinterpret_cast<bfloat16*>(memory_.at(memory::value)),
-                          reinterpret_cast<std::int16_t*>(memory_.at(memory::low)),
-                          reinterpret_cast<float*>(memory_.at(memory::m)),
-                          reinterpret_cast<float*>(memory_.at(memory::v)),
-                          sizes_.elements);
+      optim::update_range<optim::adamw>(
+          crew_,
+          step,
+          1.0F,
+          reinterpret_cast<bfloat16 const*>(memory_.at(memory::gradient)),
+          optim::split_halves{reinterpret_cast<bfloat16*>(memory_.at(memory::value)),
+                              reinterpret_cast<std::int16_t*>(memory_.at(memory::low))},
+          {reinterpret_cast<float*>(memory_.at(memory::m)),
+           reinterpret_cast<float*>(memory_.at(memory::v))},
+          sizes_.elements);
     };
     return out;
   }
@@ -198,6 +206,7 @@ class probe_lanes {
   Device& device_;
   probe_sizes sizes_;
   memory memory_;
+  device::workers crew_;
 };
 
 }  // namespace protrain::inline v0::profile::detail

@@ -8,6 +8,7 @@
 #include "protrain/core/text.hpp"
 #include "protrain/core/units.hpp"
 #include "protrain/device/device.hpp"
+#include "protrain/device/processors.hpp"
 #include "protrain/hw/machine.hpp"
 #include "protrain/profile/agree.hpp"
 #include "protrain/profile/detail/lanes.hpp"
@@ -19,7 +20,6 @@
 #include <cstdint>
 #include <functional>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -45,7 +45,7 @@ struct probe_options {
   compute_work half{};
   bytes device_memory{};  ///< the device doesn't say
   bytes host_memory{};
-  std::uint32_t host_threads = 0;  ///< 0: the processor's, shared by the ranks
+  std::uint32_t threads = 0;  ///< of each rank's CPU optimizer; 0: as many as an engine's has
   /// Hears of each figure on rank 0: what, of how much, and how long it took.
   std::function<void(std::string_view what, std::uint64_t amount, picoseconds time)> see{};
 };
@@ -131,7 +131,8 @@ class prober {
         lanes_(device,
                {.copy = options.copy,
                 .elements = options.update,
-                .collective = whole(std::ranges::max(options.collectives))}) {
+                .collective = whole(std::ranges::max(options.collectives))},
+               threads_of_rank(options, comm)) {
     if (!options_.fp32.run) {
       options_.fp32 = {plain_product::flops,
                        [multiply = plain_product()](device::queue_ref) mutable { multiply(); }};
@@ -173,17 +174,18 @@ class prober {
   }
 
   /// The first piece, which finds caches and clocks cold, doesn't count.
-  picoseconds alone(lane const& l) {
+  picoseconds alone(lane const& l, picoseconds (*of)(intervals const&) = typical) {
     std::array const uses{lane_use{&l, options_.repetitions + 1}};
     intervals pieces = runner_.run(uses).front();
     pieces.erase(pieces.begin());
-    return typical(pieces);
+    return of(pieces);
   }
 
   void measure_alone() {
     auto const measure = [&](figure f, lane const& l) { note(f, l, alone(l)); };
-    measure(figure::small_up, lanes_.upload(address_granule));
-    measure(figure::small_down, lanes_.download(address_granule));
+    auto const latency_of = [&](figure f, lane const& l) { note(f, l, alone(l, least)); };
+    latency_of(figure::small_up, lanes_.upload(address_granule));
+    latency_of(figure::small_down, lanes_.download(address_granule));
     measure(figure::up, lanes_.upload(options_.copy));
     measure(figure::down, lanes_.download(options_.copy));
     measure(figure::inside, lanes_.inside());
@@ -278,17 +280,25 @@ class prober {
     return m;
   }
 
-  std::uint32_t threads() const {
-    std::uint32_t const all =
-        options_.host_threads > 0 ? options_.host_threads : std::thread::hardware_concurrency();
-    std::uint32_t const each = options_.host_threads > 0 ? all : all / comm_.size();
-    return static_cast<std::uint32_t>(of_first(comm_, std::max(1U, each)));
+  /// As an engine's CPU work has by default.
+  static std::uint32_t threads_of_rank(probe_options const& options, Comm const& comm) {
+    if (options.threads > 0) {
+      return options.threads;
+    }
+    return device::threaded_tasks<Device>
+               ? device::thread_share(device::processors_here(), comm::local_ranks(comm))
+               : 1;
+  }
+  std::uint32_t threads() {
+    return static_cast<std::uint32_t>(of_first(comm_, lanes_.threads())) * comm_.size();
   }
 
   /// All ranks start together; the slowest counts.
-  picoseconds all_ranks(std::string_view what, lane const& l) {
+  picoseconds all_ranks(std::string_view what,
+                        lane const& l,
+                        picoseconds (*of)(intervals const&) = typical) {
     comm_.sum(0);
-    picoseconds const slowest{largest(comm_, alone(l).value)};
+    picoseconds const slowest{largest(comm_, alone(l, of).value)};
     see(what, l.amount, slowest);
     return slowest;
   }
@@ -313,8 +323,9 @@ class prober {
     std::vector<picoseconds> times;
     for (std::uint64_t& size : sizes) {
       size = whole(size);
-      times.push_back(std::max(all_ranks("all-gather", lanes_.gather(comm_, size)),
-                               all_ranks("reduce-scatter", lanes_.reduce(comm_, size))));
+      auto* const of = times.empty() ? least : typical;
+      times.push_back(std::max(all_ranks("all-gather", lanes_.gather(comm_, size), of),
+                               all_ranks("reduce-scatter", lanes_.reduce(comm_, size), of)));
     }
     line const fit = line_through(sizes.front(), times.front(), sizes.back(), times.back());
     m.collective = fit.rate;
