@@ -3,6 +3,7 @@
 // Small random jobs whose programs are there to be damaged: all segments, the data of a short
 // training, and what the plain loop makes of them.
 
+#include "protrain/activation/assignment.hpp"
 #include "protrain/chunk/layout.hpp"
 #include "protrain/core/math.hpp"
 #include "protrain/schedule/compile.hpp"
@@ -83,6 +84,16 @@ inline schedule::knobs mutant_knobs(random_source& r,
                                     chunk::layout const& l) {
   schedule::knobs k = random_knobs(r, t, l);
   k.unroll = r.between32(1, 2);
+  if (r.chance(60)) {  // more rebuilds than random knobs have
+    k.levels.assign(t.blocks.size(), 0);
+    for (std::size_t b = 0; b < t.blocks.size(); ++b) {
+      trace::block_shape const& s = t.shape(make_id<block_id>(b));
+      if (s.pinned == trace::pin::free && !s.levels.empty()) {
+        k.strategies[b] = activation::strategy::keep;
+        k.levels[b] = static_cast<std::uint8_t>(r.between(1, s.levels.size()));
+      }
+    }
+  }
   if (r.chance(50)) {
     k.time = update::timing::before_next_use;
     k.defer = r.chance(50) ? 99 : r.between32(1, 3);
@@ -152,8 +163,11 @@ class mutant_pool {
   /// Of several ranks, or mostly of one.
   mutant_job const& draw(random_source& dice, bool several_ranks) {
     bool const several = several_ranks || dice.chance(12);
-    std::size_t const i =
-        several ? dice.between(alone_, jobs_.size() - 1) : dice.between(0, alone_ - 1);
+    return at(several ? dice.between(alone_, jobs_.size() - 1) : dice.between(0, alone_ - 1));
+  }
+
+  std::size_t size() const { return jobs_.size(); }
+  mutant_job const& at(std::size_t i) {
     if (jobs_[i] == nullptr) {
       jobs_[i] = std::make_unique<mutant_job const>(
           make_mutant_job(first_seed_ + 1000 * i, i < alone_ ? 1 : 3));

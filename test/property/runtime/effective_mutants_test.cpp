@@ -41,7 +41,7 @@ std::uint64_t wanted() {
 }
 
 test::mutant_pool& pool() {
-  static test::mutant_pool all(first_seed, 12 + wanted() / 4, 4 + wanted() / 12);
+  static test::mutant_pool all(first_seed, 24 + wanted() / 8, 8 + wanted() / 24);
   return all;
 }
 
@@ -146,17 +146,34 @@ void count(test::mutant_kind const& kind, test::draft const& d, tally& sum) {
   }
 }
 
-/// Draws jobs until one has something to damage for kind number `n`; not for ever.
+/// One mutant of job `j`, if that has something to damage.
+bool damage(test::mutant_kind const& kind,
+            test::mutant_job const& j,
+            schedule::opcode turn,
+            test::random_source& dice,
+            tally& sum) {
+  test::draft d{.job = j, .dice = dice, .turn = turn};
+  bool const damaged = kind.edit(d) && d.p != d.sound();
+  if (damaged) {
+    count(kind, d, sum);
+  }
+  return damaged;
+}
+
+/// Mutant number `n` of a kind: of a job that is drawn a few times, then of any that there is.
 bool draw(test::mutant_kind const& kind, std::uint64_t n, test::random_source& dice, tally& sum) {
-  bool const each = kind.harm == test::reach::each;
   auto const turn = static_cast<schedule::opcode>(n % schedule::opcode_count);
-  if (each && sum.dull[n % schedule::opcode_count] > 5) {
+  if (kind.harm == test::reach::each && sum.dull[n % schedule::opcode_count] > 5) {
     return true;  // harmless every time so far
   }
-  for (int tries = 0; tries < 100; ++tries) {
-    test::draft d{.job = pool().draw(dice, kind.several_ranks), .dice = dice, .turn = turn};
-    if (kind.edit(d) && d.p != d.sound()) {
-      count(kind, d, sum);
+  for (int tries = 0; tries < 50; ++tries) {
+    if (damage(kind, pool().draw(dice, kind.several_ranks), turn, dice, sum)) {
+      return true;
+    }
+  }
+  for (std::size_t k = pool().size(); k-- > 0;) {
+    test::mutant_job const& j = pool().at(k);
+    if ((j.ranks() > 1 || !kind.several_ranks) && damage(kind, j, turn, dice, sum)) {
       return true;
     }
   }
@@ -213,18 +230,16 @@ TEST_CASE("one rank otherwise than the others") { hunt_all(test::rank_kinds()); 
 
 /// Whether some mutant that lacks an instruction of this opcode does harm and is refused.
 bool is_missed(schedule::opcode op, test::random_source& dice) {
-  for (std::uint64_t n = 0; n < 400; ++n) {
-    test::draft d{.job = pool().draw(dice, false), .dice = dice};
-    if (!test::on_instruction(d, test::is(op), test::erased)) {
-      continue;
-    }
-    test::mutant const m = d.result();
-    if (!test::verdict_on(d.job, m).ok &&
-        test::effect_of(d.job, m, false).what != consequence::none) {
-      return true;
+  test::mutant_kind const kind{"drop", "", [](test::draft& d) {
+                                 return test::on_instruction(d, test::is(d.turn), test::erased);
+                               }};
+  tally sum;
+  for (std::uint64_t n = 0; n < 20 && sum.killed == 0; ++n) {
+    for (std::size_t k = 0; k < pool().size() && sum.killed == 0; ++k) {
+      damage(kind, pool().at(k), op, dice, sum);
     }
   }
-  return false;
+  return sum.killed > 0 && sum.escaped == 0;
 }
 
 TEST_CASE("an instruction of any opcode is missed") {
