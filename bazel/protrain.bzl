@@ -36,7 +36,10 @@ def protrain_library(name, hdrs, deps = [], self_check = "self_check.cc", cuda =
     kwargs.setdefault("visibility", ["//visibility:public"])
     native.cc_library(
         name = name,
-        srcs = [self_check],
+        srcs = select({
+            "//bazel:sanitizer": [],
+            "//conditions:default": [self_check],
+        }),
         hdrs = hdrs,
         copts = PROTRAIN_COPTS + copts,
         linkstatic = True,
