@@ -72,6 +72,23 @@ inline bool has_gradients(mutant_job const& j,
   return true;
 }
 
+/// Where a save level drops something: both regions, as large as the level says. Tensors are
+/// looked up in them by their offsets alone.
+inline bool has_saves(mutant_job const& j,
+                      std::span<schedule::operand const> operands,
+                      schedule::instruction const& i) {
+  if (i.level == 0) {
+    return true;
+  }
+  auto const covers = [&](schedule::role what, bytes needed) {
+    return needed.value == 0 || std::ranges::any_of(operands, [&](schedule::operand const& o) {
+             return o.what == what && o.bytes >= needed.value;
+           });
+  };
+  trace::save_level const& at = j.model.facts.shape(i.block).levels[i.level - 1];
+  return covers(schedule::role::saved, at.saved) && covers(schedule::role::rebuilt, at.rebuilt);
+}
+
 /// What the executor takes for granted of one instruction.
 inline std::string never_runs(mutant_job const& j,
                               schedule::program const& p,
@@ -86,6 +103,9 @@ inline std::string never_runs(mutant_job const& j,
   }
   if (passes(i.op) && i.level > j.model.facts.shape(i.block).levels.size()) {
     return "no such level";
+  }
+  if (passes(i.op) && !has_saves(j, operands, i)) {
+    return "a level without its memory";
   }
   if (i.op == schedule::opcode::backward && !has_gradients(j, operands, i.block)) {
     return "a gradient without memory";

@@ -194,6 +194,7 @@ class synthetic_block {
       level += s.dropped(block::slot("piece")[i]) ? 1U : 0U;
     }
     digest spoiled;
+    PROTRAIN_EXPECT(level > 0 && level <= facts_.levels.size(), "a rebuild where all is kept");
     use_scratch(s, facts_.levels[level - 1].scratch.count(), spoiled);
     tensor_view before{};
     for (std::uint32_t i = 0; i < pieces(facts_.saved.count()); ++i) {
