@@ -36,7 +36,7 @@ struct probe_options {
   text source = "measured";
   std::uint64_t copy = 16ULL << 20U;   ///< bytes of one copy, from which on links are at their best
   std::uint64_t update = 1ULL << 20U;  ///< elements of one step of the CPU optimizer
-  std::uint32_t repetitions = 8;       ///< pieces of which the median counts, at least
+  std::uint32_t repetitions = 8;       ///< pieces of which the mean counts, at least
   /// Bytes of collectives; the smallest and the largest give latency and rate.
   std::vector<std::uint64_t> collectives = {1ULL << 16U, 1ULL << 20U, 16ULL << 20U};
   /// What blocks are made of. Without fp32, a plain loop on the host, which is right for devices of
@@ -174,18 +174,17 @@ class prober {
   }
 
   /// The first piece, which finds caches and clocks cold, doesn't count.
-  picoseconds alone(lane const& l, picoseconds (*of)(intervals const&) = typical) {
+  picoseconds alone(lane const& l) {
     std::array const uses{lane_use{&l, options_.repetitions + 1}};
     intervals pieces = runner_.run(uses).front();
     pieces.erase(pieces.begin());
-    return of(pieces);
+    return typical(pieces);
   }
 
   void measure_alone() {
     auto const measure = [&](figure f, lane const& l) { note(f, l, alone(l)); };
-    auto const latency_of = [&](figure f, lane const& l) { note(f, l, alone(l, least)); };
-    latency_of(figure::small_up, lanes_.upload(address_granule));
-    latency_of(figure::small_down, lanes_.download(address_granule));
+    measure(figure::small_up, lanes_.upload(address_granule));
+    measure(figure::small_down, lanes_.download(address_granule));
     measure(figure::up, lanes_.upload(options_.copy));
     measure(figure::down, lanes_.download(options_.copy));
     measure(figure::inside, lanes_.inside());
@@ -294,11 +293,9 @@ class prober {
   }
 
   /// All ranks start together; the slowest counts.
-  picoseconds all_ranks(std::string_view what,
-                        lane const& l,
-                        picoseconds (*of)(intervals const&) = typical) {
+  picoseconds all_ranks(std::string_view what, lane const& l) {
     comm_.sum(0);
-    picoseconds const slowest{largest(comm_, alone(l, of).value)};
+    picoseconds const slowest{largest(comm_, alone(l).value)};
     see(what, l.amount, slowest);
     return slowest;
   }
@@ -323,9 +320,8 @@ class prober {
     std::vector<picoseconds> times;
     for (std::uint64_t& size : sizes) {
       size = whole(size);
-      auto* const of = times.empty() ? least : typical;
-      times.push_back(std::max(all_ranks("all-gather", lanes_.gather(comm_, size), of),
-                               all_ranks("reduce-scatter", lanes_.reduce(comm_, size), of)));
+      times.push_back(std::max(all_ranks("all-gather", lanes_.gather(comm_, size)),
+                               all_ranks("reduce-scatter", lanes_.reduce(comm_, size))));
     }
     line const fit = line_through(sizes.front(), times.front(), sizes.back(), times.back());
     m.collective = fit.rate;
