@@ -320,12 +320,12 @@ inline std::vector<mutant_kind> head_kinds() {
        [](draft& d) {
          return on_head(d, [](draft& of, program& p) {
            using schedule::role;
-           constexpr std::array roles{role::batch, role::loss, role::report, role::scalars};
+           constexpr std::array callers{role::batch, role::loss, role::report, role::scalars};
            std::size_t const n = p.allocations.size();
            auto const at = make_id<allocation_id>(of.dice.between(0, n - 1));
            schedule::allocation const& a = p.allocations[at.index()];
            p.operands.push_back(
-               {.what = roles[of.dice.between(0, 3)], .allocation = at, .bytes = a.bytes});
+               {.what = callers[of.dice.between(0, 3)], .allocation = at, .bytes = a.bytes});
            return a.carried && a.where == space::host;
          });
        }},
