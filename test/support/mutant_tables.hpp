@@ -277,10 +277,17 @@ inline std::vector<mutant_kind> head_kinds() {
        "of a segment that streams nothing",
        [](draft& d) {
          return on_head(d, [](draft& of, program& p) {
-           std::uint64_t& n = p.part_elements[of.dice.between(0, p.part_elements.size() - 1)];
-           bool const streamed = n > 0;
-           n = of.dice.chance(30) ? 0 : of.dice.chance(50) ? 2 * n : n / 2;
-           return streamed;
+           auto const streams = [](std::uint64_t each) { return each > 0; };
+           auto const count = std::ranges::count_if(p.part_elements, streams);
+           if (count == 0) {
+             return false;
+           }
+           auto at = std::ranges::find_if(p.part_elements, streams);
+           for (auto skip = of.dice.between(1, static_cast<std::uint64_t>(count)); --skip > 0;) {
+             at = std::find_if(at + 1, p.part_elements.end(), streams);
+           }
+           *at = of.dice.chance(30) ? 0 : of.dice.chance(50) ? 2 * *at : *at / 2;
+           return true;
          });
        }},
       {"other spans",
@@ -313,12 +320,12 @@ inline std::vector<mutant_kind> head_kinds() {
        [](draft& d) {
          return on_head(d, [](draft& of, program& p) {
            using schedule::role;
-           constexpr std::array roles{role::batch, role::loss, role::report, role::scalars};
+           constexpr std::array callers{role::batch, role::loss, role::report, role::scalars};
            std::size_t const n = p.allocations.size();
            auto const at = make_id<allocation_id>(of.dice.between(0, n - 1));
            schedule::allocation const& a = p.allocations[at.index()];
            p.operands.push_back(
-               {.what = roles[of.dice.between(0, 3)], .allocation = at, .bytes = a.bytes});
+               {.what = callers[of.dice.between(0, 3)], .allocation = at, .bytes = a.bytes});
            return a.carried && a.where == space::host;
          });
        }},
