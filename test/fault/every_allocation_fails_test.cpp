@@ -156,7 +156,7 @@ TEST_CASE("every allocation fails once") {
   }
   std::uint64_t went_on = 0;
   std::uint64_t refused = 0;
-  for (std::uint64_t n = 1; n <= calls; n += test::scaled(100) < 100 ? 7 : 1) {
+  for (std::uint64_t n = 1; n <= calls; n += test::scaled(100) < 100 ? 7U : 1U) {
     CAPTURE(n);
     device::host_device d;
     attempt const a = run(d, with, n);
