@@ -97,12 +97,11 @@ class guarded_pass {
   }
 
   [[noreturn]] void fail(std::string const& subject, std::string const& what) const {
+    char const* const made = f_.pass == pass::rebuild ? "rebuild)" : "forward)";
     throw block_error(f_.entry->name,
                       subject,
                       what + " (block " + std::to_string(f_.random.block) + ", " +
-                          (backward()                 ? "backward)"
-                           : f_.pass == pass::rebuild ? "rebuild)"
-                                                      : "forward)"));
+                          (backward() ? "backward)" : made));
   }
 
   frame const& f_;

@@ -335,9 +335,8 @@ class standalone {
   frame make_frame(block_id b, pass p) {
     detail::standalone_block& own = state(b);
     frame f = block::make_frame(entry(b), job_, b, p);
-    f.x = p == pass::rebuild    ? rebuild_input(b)
-          : p == pass::backward ? backward_input(b)
-                                : input(b);
+    f.x = p == pass::backward ? backward_input(b) : input(b);
+    f.x = p == pass::rebuild ? rebuild_input(b) : f.x;
     f.values = own.values;
     f.gradients = own.gradients;
     f.batch = batch_addresses_;

@@ -90,6 +90,7 @@ struct persist_by_benefit {
                                                  std::span<benefit const> of,
                                                  std::uint32_t n) const {
     std::vector<std::uint32_t> order{};
+    order.reserve(of.size());
     for (std::uint32_t c = 0; c < of.size(); ++c) {
       order.push_back(c);
     }

@@ -116,6 +116,26 @@ constexpr std::uint64_t add_stream(placed& out, step const& s, std::size_t c) {
   return cost.slot;
 }
 
+/// The way of a chunk that moves; answers the bytes of its buffer, 0 if it takes none.
+constexpr std::uint64_t add_upload(placed& out,
+                                   chunk::layout const& l,
+                                   step const& s,
+                                   std::size_t c) {
+  chunk_cost const& cost = s.chunks[c];
+  if (l.chunks[c].elements == 0) {
+    return 0;
+  }
+  if (l.chunks[c].oversize) {
+    out.moving_oversize.push_back(make_id<chunk_id>(c));
+    out.uploads_oversize += cost.upload;
+    out.uploads_oversize_again += cost.upload * (runs_of(l.chunks[c], s) - 1);
+    return 0;
+  }
+  out.uploads += cost.upload;
+  out.largest.push_back(cost.upload);
+  return cost.value;
+}
+
 constexpr void add_chunks(placed& out,
                           chunk::layout const& l,
                           step const& s,
@@ -142,18 +162,7 @@ constexpr void add_chunks(placed& out,
     } else {
       out.host_updates += s.waits ? cost.update_host : picoseconds{};
     }
-    if (l.chunks[c].elements == 0) {
-      continue;
-    }
-    if (l.chunks[c].oversize) {
-      out.moving_oversize.push_back(make_id<chunk_id>(c));
-      out.uploads_oversize += cost.upload;
-      out.uploads_oversize_again += cost.upload * (runs_of(l.chunks[c], s) - 1);
-    } else {
-      largest = std::max(largest, cost.value);
-      out.uploads += cost.upload;
-      out.largest.push_back(cost.upload);
-    }
+    largest = std::max(largest, add_upload(out, l, s, c));
   }
   for (chunk_id const c : l.chunks_of.front()) {
     bool const moves = out.persistent[c.index()] == 0;

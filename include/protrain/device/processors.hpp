@@ -68,8 +68,9 @@ inline std::string_view take_until(std::string_view& rest, char end) {
 /// A positive decimal number and nothing else.
 inline std::optional<std::uint64_t> positive(std::string_view word) {
   std::uint64_t value = 0;
-  char const* const end = word.data() + word.size();
-  auto const [at, wrong] = std::from_chars(word.data(), end, value);
+  char const* const begin = word.data();
+  char const* const end = begin + word.size();
+  auto const [at, wrong] = std::from_chars(begin, end, value);
   return wrong == std::errc{} && at == end && value > 0 ? std::optional(value) : std::nullopt;
 }
 
@@ -147,8 +148,10 @@ inline std::uint32_t cgroup_quota(std::string const& root = "") {
       least = detail::tighter(least, detail::tightest(detail::quota_v2, mounts, path));
     } else if (detail::lists_cpu(controllers)) {
       for (std::string const& name : {std::string(controllers), std::string("cpu")}) {
-        least =
-            detail::tighter(least, detail::tightest(detail::quota_v1, mounts + "/" + name, path));
+        std::string mount = mounts;
+        mount += "/";
+        mount += name;
+        least = detail::tighter(least, detail::tightest(detail::quota_v1, mount, path));
       }
     }
   }

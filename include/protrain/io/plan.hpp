@@ -75,6 +75,7 @@ inline json levels(plan::numbers const& n) {
 }
 
 inline json decisions(plan::plan const& p) {
+  char const* const streamed = p.at.streamed < p.at.moving ? "split" : "streamed";
   return {{"string", p.string().view()},
           {"chunk_bytes", p.at.chunk},
           {"chunks", p.layout.chunks.size()},
@@ -86,10 +87,7 @@ inline json decisions(plan::plan const& p) {
           {"sizing", p.sizing.view() == "policy" ? "uniform_grid" : "given"},
           {"levels", levels(p.at)},
           {"update",
-           {{"site",
-             p.at.streamed == 0            ? "cpu"
-             : p.at.streamed < p.at.moving ? "split"
-                                           : "streamed"},
+           {{"site", p.at.streamed == 0 ? "cpu" : streamed},
             {"streamed", p.at.streamed},
             {"time", update::name_of(p.at.time)},
             {"defer", p.at.defer}}},

@@ -194,9 +194,8 @@ class space_of {
     }
     for (std::size_t c = 0; c < out.persistent.size(); ++c) {
       bool const streamed = placements[placement].streamed[c] != 0;
-      out.sites.push_back(out.persistent[c] != 0 ? update::site::gpu
-                          : streamed             ? update::site::streamed
-                                                 : update::site::cpu);
+      update::site const away = streamed ? update::site::streamed : update::site::cpu;
+      out.sites.push_back(out.persistent[c] != 0 ? update::site::gpu : away);
     }
     return out;
   }

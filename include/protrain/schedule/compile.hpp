@@ -31,6 +31,23 @@ constexpr error check_levels(trace::trace const& t, knobs const& k) {
   return {};
 }
 
+constexpr error check_chunks(trace::trace const& t, chunk::layout const& l, knobs const& k) {
+  for (std::size_t c = 0; c < l.chunks.size(); ++c) {
+    if (l.chunks[c].elements % checked_mul(element_granule, t.job.world) != 0) {
+      return {errc::invalid_argument, "the layout is for another number of ranks", c};
+    }
+    if ((k.persistent[c] != 0) != (k.sites[c] == update::site::gpu)) {
+      return {errc::not_allowed,
+              "a persistent chunk is updated on the device, another on the host or streamed",
+              c};
+    }
+    if (k.sites[c] == update::site::streamed && (k.streaming_slots == 0 || k.stream_parts == 0)) {
+      return {errc::out_of_range, "a streamed chunk needs a slot, and consists of parts", c};
+    }
+  }
+  return {};
+}
+
 constexpr error check_knobs(trace::trace const& t, chunk::layout const& l, knobs const& k) {
   std::size_t const chunks = l.chunks.size();
   if (t.job.world == 0 || t.job.world > std::numeric_limits<std::uint32_t>::max()) {
@@ -48,18 +65,8 @@ constexpr error check_knobs(trace::trace const& t, chunk::layout const& l, knobs
   if (error const wrong = check_levels(t, k); wrong.code != errc::none) {
     return wrong;
   }
-  for (std::size_t c = 0; c < chunks; ++c) {
-    if (l.chunks[c].elements % checked_mul(element_granule, t.job.world) != 0) {
-      return {errc::invalid_argument, "the layout is for another number of ranks", c};
-    }
-    if ((k.persistent[c] != 0) != (k.sites[c] == update::site::gpu)) {
-      return {errc::not_allowed,
-              "a persistent chunk is updated on the device, another on the host or streamed",
-              c};
-    }
-    if (k.sites[c] == update::site::streamed && (k.streaming_slots == 0 || k.stream_parts == 0)) {
-      return {errc::out_of_range, "a streamed chunk needs a slot, and consists of parts", c};
-    }
+  if (error const wrong = check_chunks(t, l, k); wrong.code != errc::none) {
+    return wrong;
   }
   if (k.buffers < fewest_buffers(l, k.persistent)) {
     return {errc::out_of_range, "fewer buffers than one block needs", k.buffers};

@@ -130,7 +130,7 @@ class answers {
     std::vector<alternative> out{};
     std::vector<std::size_t> listed{best};
     for (auto const& [name, at] : fixed_) {
-      bool const seen = std::find(listed.begin(), listed.end(), at) != listed.end();
+      bool const seen = std::ranges::find(listed, at) != listed.end();
       if (!seen && order_.fits(programs_.results()[at])) {
         out.push_back(alternative_of(name, programs_.results()[at]));
         listed.push_back(at);

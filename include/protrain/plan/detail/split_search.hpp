@@ -154,7 +154,7 @@ class split_search {
 
   /// Every candidate that may be better. False when there are too many to look at.
   constexpr bool collect() {
-    std::uint64_t const open = static_cast<std::uint64_t>(
+    auto const open = static_cast<std::uint64_t>(
         std::ranges::count_if(pairs_, [this](pair const& p) { return !slower(p.bound); }));
     if (open * s_.space_.assignments.size() > most_bounds) {
       return false;

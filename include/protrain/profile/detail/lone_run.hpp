@@ -345,9 +345,8 @@ class lone_run {
 
   /// The current exception becomes the nested one.
   [[noreturn]] void blame(block::pass p, char const* what) const {
-    char const* const name = p == block::pass::backward  ? "backward"
-                             : p == block::pass::rebuild ? "rebuild"
-                                                         : "forward";
+    char const* const made = p == block::pass::rebuild ? "rebuild" : "forward";
+    char const* const name = p == block::pass::backward ? "backward" : made;
     std::throw_with_nested(profile_error(entry().name, recorder_.failed_in(), name, what));
   }
 

@@ -220,6 +220,7 @@ class prober {
     }
     std::vector<intervals> const ran = runner_.run(uses);
     std::vector<picoseconds> out;
+    out.reserve(ran.size());
     for (std::size_t i = 0; i < ran.size(); ++i) {
       out.push_back(typical_beside(ran, i));
     }

@@ -243,9 +243,8 @@ class executor {
     if (what == op::forward) {
       return evaluates() ? block::pass::evaluate : block::pass::forward;
     }
-    return what == op::rebuild     ? block::pass::rebuild
-           : what == op::recompute ? block::pass::recompute
-                                   : block::pass::backward;
+    block::pass const made = what == op::rebuild ? block::pass::rebuild : block::pass::recompute;
+    return what == op::backward ? block::pass::backward : made;
   }
 
   /// Samples of a step in order: micro-batches, ranks in each, samples of each.

@@ -70,6 +70,7 @@ class state_rules {
   }
   constexpr std::vector<std::uint64_t> all_parts() const {
     std::vector<std::uint64_t> out{};
+    out.reserve(chunks());
     for (std::size_t c = 0; c < chunks(); ++c) {
       out.push_back(part_elements(make_id<chunk_id>(c)));
     }

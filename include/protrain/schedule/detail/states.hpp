@@ -295,7 +295,8 @@ class states {
 
   constexpr void update(chunk_id c, allocation_id slot, std::uint32_t version) {
     if (rules_.streamed(c)) {
-      return streams_.add(c, slot, version);
+      streams_.add(c, slot, version);
+      return;
     }
     bool const device = rules_.site(c) == update::site::gpu;
     emit_.begin({.op = opcode::update,

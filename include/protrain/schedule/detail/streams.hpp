@@ -69,7 +69,8 @@ class streams {
     for (std::vector<part> const* list : {&waiting_, &up_}) {
       auto const user = std::ranges::find(*list, gradient, &part::gradient);
       if (gradient.valid() && user != list->end()) {
-        return finish(user->chunk);
+        finish(user->chunk);
+        return;
       }
     }
   }

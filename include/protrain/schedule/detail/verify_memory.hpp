@@ -92,7 +92,7 @@ constexpr std::vector<std::uint32_t> sorted_by_begin(std::vector<allocation> con
     order.push_back(i);
   }
   if (!sorted) {
-    std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    std::ranges::sort(order, [&](std::uint32_t a, std::uint32_t b) {
       return all[a].begin != all[b].begin ? all[a].begin < all[b].begin : a < b;
     });
   }
