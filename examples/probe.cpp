@@ -123,6 +123,7 @@ machine probe_ranks(std::uint32_t ranks, MakeDevice const& make, probe_options c
   std::vector<machine> found(ranks);
   std::vector<std::exception_ptr> failures(ranks);
   std::vector<std::thread> threads;
+  threads.reserve(ranks);
   for (std::uint32_t r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       protrain::comm::threads comm(group, r);
@@ -205,8 +206,8 @@ int run(int count, char** words) {
   } else {
     print_machine(m);
   }
-  if (f.given("out")) {
-    protrain::io::write_machine(*f.text("out"), m);
+  if (auto const file = f.text("out"); file && f.given("out")) {
+    protrain::io::write_machine(*file, m);
   }
   return 0;
 }

@@ -21,6 +21,7 @@ struct most_used_first {
   constexpr std::vector<std::uint8_t> persistent(protrain::chunk::layout const& l,
                                                  std::uint32_t n) const {
     std::vector<std::uint32_t> order;
+    order.reserve(l.chunks.size());
     for (std::uint32_t c = 0; c < l.chunks.size(); ++c) {
       order.push_back(c);
     }
