@@ -49,9 +49,8 @@ compiled make(std::uint64_t layers, std::uint64_t accumulate) {
   auto const wanted = plan::parse("persist=1,buffer=3,swap=8,checkpoint=30");
   plan::budget const all{.gpu = {1ULL << 40U}, .host = {1ULL << 40U}};
   auto const p = plan::make(t, m, all, policies<>{}, *wanted);
-  compiled out{.plan = *p, .segments = *p->segments()};
-  out.program = out.segments.front();
-  return out;
+  std::vector<schedule::program> segments = *p->segments();
+  return {.plan = *p, .program = segments.front(), .segments = segments};
 }
 
 compiled const& job(benchmark::State const& state) {
