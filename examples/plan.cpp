@@ -5,14 +5,13 @@
 #include "examples/cli/model.hpp"
 #include "examples/cli/options.hpp"
 #include "examples/cli/planning.hpp"
+#include "examples/cli/program.hpp"
 #include "examples/cli/runfiles.hpp"
-#include "protrain/io/input_error.hpp"
 #include "protrain/profile/dry_run.hpp"
 #include "protrain/report/memory_table.hpp"
 #include "protrain/report/plan_summary.hpp"
 
 #include <cstdio>
-#include <exception>
 #include <string>
 
 namespace {
@@ -81,17 +80,4 @@ int run(int count, char** words) {
 
 }  // namespace
 
-int main(int count, char** words) {
-  try {
-    return run(count, words);
-  } catch (cli::usage_error const& e) {
-    std::fprintf(stderr, "plan: %s\n", e.what());
-    return 1;
-  } catch (protrain::io::input_error const& e) {
-    std::fprintf(stderr, "plan: %s\n", e.what());
-    return 1;
-  } catch (std::exception const& e) {
-    std::fprintf(stderr, "plan: failed: %s\n", e.what());
-    return 3;
-  }
-}
+int main(int count, char** words) { return cli::run_program("plan", run, count, words); }

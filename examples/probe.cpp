@@ -5,6 +5,7 @@
 #include "protrain/profile/probe.hpp"
 
 #include "examples/cli/flags.hpp"
+#include "examples/cli/program.hpp"
 #include "examples/cli/runfiles.hpp"
 #include "examples/transformer/gemm.hpp"
 #include "protrain/comm/self.hpp"
@@ -214,14 +215,4 @@ int run(int count, char** words) {
 
 }  // namespace
 
-int main(int count, char** words) {
-  try {
-    return run(count, words);
-  } catch (cli::usage_error const& e) {
-    std::fprintf(stderr, "probe: %s\n", e.what());
-    return 1;
-  } catch (std::exception const& e) {
-    std::fprintf(stderr, "probe: failed: %s\n", e.what());
-    return 3;
-  }
-}
+int main(int count, char** words) { return cli::run_program("probe", run, count, words); }

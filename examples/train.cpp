@@ -7,6 +7,7 @@
 #include "examples/cli/model.hpp"
 #include "examples/cli/options.hpp"
 #include "examples/cli/planning.hpp"
+#include "examples/cli/program.hpp"
 #include "examples/cli/run_files.hpp"
 #include "examples/cli/runfiles.hpp"
 #include "examples/transformer/plain.hpp"
@@ -17,7 +18,6 @@
 #include "protrain/device/serial/serial_device.hpp"
 #include "protrain/hw/presets.hpp"
 #include "protrain/io/file.hpp"
-#include "protrain/io/input_error.hpp"
 #include "protrain/optim/adamw.hpp"
 #include "protrain/profile/dry_run.hpp"
 #include "protrain/profile/measure.hpp"
@@ -36,7 +36,6 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
-#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -403,20 +402,4 @@ int run(int count, char** words) {
 
 }  // namespace
 
-int main(int count, char** words) {
-  try {
-    return run(count, words);
-  } catch (cli::usage_error const& e) {
-    std::fprintf(stderr, "train: %s\n", e.what());
-    return 1;
-  } catch (protrain::io::input_error const& e) {
-    std::fprintf(stderr, "train: %s\n", e.what());
-    return 1;
-  } catch (std::bad_alloc const&) {
-    std::fprintf(stderr, "train: failed: the system has no more memory\n");
-    return 3;
-  } catch (std::exception const& e) {
-    std::fprintf(stderr, "train: failed: %s\n", e.what());
-    return 3;
-  }
-}
+int main(int count, char** words) { return cli::run_program("train", run, count, words); }

@@ -6,17 +6,16 @@
 #include "examples/cli/model.hpp"
 #include "examples/cli/options.hpp"
 #include "examples/cli/planning.hpp"
+#include "examples/cli/program.hpp"
 #include "examples/cli/runfiles.hpp"
 #include "examples/custom_policy/most_used_first.hpp"
 #include "protrain/chunk/eviction.hpp"
-#include "protrain/io/input_error.hpp"
 #include "protrain/plan/policies.hpp"
 #include "protrain/plan/search.hpp"
 #include "protrain/profile/dry_run.hpp"
 #include "protrain/report/format.hpp"
 
 #include <cstdio>
-#include <exception>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,17 +75,4 @@ int run(int count, char** words) {
 
 }  // namespace
 
-int main(int count, char** words) {
-  try {
-    return run(count, words);
-  } catch (cli::usage_error const& e) {
-    std::fprintf(stderr, "custom_policy: %s\n", e.what());
-    return 1;
-  } catch (protrain::io::input_error const& e) {
-    std::fprintf(stderr, "custom_policy: %s\n", e.what());
-    return 1;
-  } catch (std::exception const& e) {
-    std::fprintf(stderr, "custom_policy: failed: %s\n", e.what());
-    return 3;
-  }
-}
+int main(int count, char** words) { return cli::run_program("custom_policy", run, count, words); }
