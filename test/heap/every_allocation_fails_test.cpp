@@ -5,6 +5,7 @@
 #include "protrain/device/host/host_device.hpp"
 #include "protrain/runtime/engine.hpp"
 #include "protrain/runtime/error.hpp"
+#include "test/heap/heap.hpp"
 #include "test/support/differential.hpp"
 #include "test/support/mlp.hpp"
 #include "test/unit/runtime/support.hpp"
@@ -16,47 +17,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <new>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-namespace {
-
-std::atomic<std::uint64_t> left_to_fail{0};  // 0: none fails
-std::atomic<std::uint64_t> allocations{0};
-
-bool refused() {
-  ++allocations;
-  std::uint64_t left = left_to_fail.load();
-  while (left > 0 && !left_to_fail.compare_exchange_weak(left, left - 1)) {
-  }
-  return left == 1;
-}
-
-void* take(std::size_t bytes) {
-  if (!refused()) {
-    if (void* const at = std::malloc(bytes == 0 ? 1 : bytes); at != nullptr) {
-      return at;
-    }
-  }
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) { return take(bytes); }
-void* operator new[](std::size_t bytes) { return take(bytes); }
-void operator delete(void* at) noexcept { std::free(at); }
-void operator delete[](void* at) noexcept { std::free(at); }
-void operator delete(void* at, std::size_t) noexcept { std::free(at); }
-void operator delete[](void* at, std::size_t) noexcept { std::free(at); }
+namespace every_allocation_fails_test {
 
 namespace {
 
 using namespace protrain;
+using test::heap::allocations;
+using test::heap::left_to_fail;
 
 constexpr std::uint64_t steps = 2;
 
@@ -202,3 +175,5 @@ TEST_CASE("a device that comes to rest needs no memory for it") {
 }
 
 }  // namespace
+
+}  // namespace every_allocation_fails_test

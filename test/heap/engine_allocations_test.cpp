@@ -7,6 +7,7 @@
 #include "protrain/optim/adamw.hpp"
 #include "protrain/optim/pieces.hpp"
 #include "protrain/runtime/engine.hpp"
+#include "test/heap/heap.hpp"
 #include "test/support/differential.hpp"
 #include "test/support/mlp.hpp"
 #include "test/unit/runtime/support.hpp"
@@ -16,32 +17,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 #include <vector>
 
-namespace {
-std::atomic<std::uint64_t> allocations{0};
-
-void* counted(std::size_t bytes) {
-  ++allocations;
-  if (void* const at = std::malloc(bytes == 0 ? 1 : bytes); at != nullptr) {
-    return at;
-  }
-  throw std::bad_alloc();
-}
-}  // namespace
-
-void* operator new(std::size_t bytes) { return counted(bytes); }
-void* operator new[](std::size_t bytes) { return counted(bytes); }
-void operator delete(void* at) noexcept { std::free(at); }
-void operator delete[](void* at) noexcept { std::free(at); }
-void operator delete(void* at, std::size_t) noexcept { std::free(at); }
-void operator delete[](void* at, std::size_t) noexcept { std::free(at); }
+namespace engine_allocations_test {
 
 namespace {
 
 using namespace protrain;
+using test::heap::allocations;
 
 TEST_CASE("from the third step on, steps allocate nothing") {
   model::job job = test::job_of(dtype::bf16, 2, 0.05F);
@@ -95,3 +78,5 @@ TEST_CASE("nor do updates on several threads, and a crew at work") {
 }
 
 }  // namespace
+
+}  // namespace engine_allocations_test
