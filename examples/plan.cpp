@@ -27,7 +27,8 @@ void print_plan(cli::training_task const& task,
               std::string(p.machine.name.view()).c_str(),
               std::string(p.machine.source.view()).c_str());
   std::printf("%s", protrain::report::plan_summary(found).c_str());
-  std::printf("sensitivity %s\n\n", cli::sensitivity_line(p, found).c_str());
+  std::printf("sensitivity %s\n", cli::sensitivity_line(p, found).c_str());
+  std::printf("%s\n", cli::knob_lines(p, found).c_str());
   for (protrain::space const s : {protrain::space::device, protrain::space::host}) {
     auto const& memory =
         s == protrain::space::device ? found.predicted.device : found.predicted.host;

@@ -8,14 +8,17 @@
 #include "protrain/hw/presets.hpp"
 #include "protrain/io/machine.hpp"
 #include "protrain/io/plan.hpp"
+#include "protrain/plan/effects.hpp"
 #include "protrain/plan/explain.hpp"
 #include "protrain/plan/search.hpp"
 #include "protrain/report/format.hpp"
+#include "protrain/report/knob_table.hpp"
 #include "protrain/report/memory_dump.hpp"
 #include "protrain/report/shortage_dump.hpp"
 
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 namespace cli {
 namespace {
@@ -39,6 +42,11 @@ constexpr auto with_levels = plan::policies<>{}.with(protrain::activation::level
 plan::sensitivity sensitivity(planning const& p, plan::plan const& found) {
   return found.at.depth > 0 ? plan::explain(found, p.machine, p.budget, with_levels).gpu
                             : plan::explain(found, p.machine, p.budget).gpu;
+}
+
+std::vector<plan::knob_effect> effects(planning const& p, plan::plan const& found) {
+  return found.at.depth > 0 ? plan::effects(found, p.machine, with_levels)
+                            : plan::effects(found, p.machine);
 }
 
 }  // namespace
@@ -95,8 +103,9 @@ protrain::result<plan::plan, plan::infeasible> make_plan(planning const& p,
 std::string plan_json(planning const& p,
                       protrain::result<plan::plan, plan::infeasible> const& found) {
   io::plan_subject const about = subject(p);
-  io::json const object = found ? io::to_json(about, *found, sensitivity(p, *found))
-                                : io::to_json(about, found.failure());
+  io::json const object =
+      found ? io::to_json(about, *found, sensitivity(p, *found), effects(p, *found))
+            : io::to_json(about, found.failure());
   return object.dump(2, ' ', false, io::json::error_handler_t::replace);
 }
 
@@ -105,6 +114,10 @@ std::string sensitivity_line(planning const& p, plan::plan const& found) {
   return protrain::report::human_bytes(s.more.value) + " more of device memory " +
          (s.saved.value == 0 ? std::string("saves nothing")
                              : "saves " + protrain::report::human_time(s.saved) + " a step");
+}
+
+std::string knob_lines(planning const& p, plan::plan const& found) {
+  return protrain::report::knob_table(found, effects(p, found));
 }
 
 std::string holders(planning const& p,

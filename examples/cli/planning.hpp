@@ -47,6 +47,9 @@ std::string holders(
 /// What more device memory would buy, as one line.
 std::string sensitivity_line(planning const& p, protrain::plan::plan const& found);
 
+/// What each knob does to the time and the peaks, a line each.
+std::string knob_lines(planning const& p, protrain::plan::plan const& found);
+
 /// What is short and what would fit, as one line; where another plan fits, which.
 std::string shortage(planning const& p,
                      protrain::plan::request const& wanted,

@@ -24,6 +24,7 @@
 #include "protrain/model/job.hpp"
 #include "protrain/model/parameter.hpp"
 #include "protrain/plan/closed_form.hpp"
+#include "protrain/plan/effects.hpp"
 #include "protrain/plan/explain.hpp"
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/search.hpp"

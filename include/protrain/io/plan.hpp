@@ -5,6 +5,7 @@
 
 #include "protrain/io/job.hpp"
 #include "protrain/io/json.hpp"
+#include "protrain/plan/effects.hpp"
 #include "protrain/plan/explain.hpp"
 #include "protrain/plan/infeasible.hpp"
 #include "protrain/plan/parse.hpp"
@@ -129,10 +130,25 @@ inline json alternatives(plan::plan const& p) {
   return out;
 }
 
+inline json knobs(std::vector<plan::knob_effect> const& effects) {
+  json out = json::array();
+  for (plan::knob_effect const& e : effects) {
+    out.push_back({{"knob", e.knob},
+                   {"string", plan::print(e.at).view()},
+                   {"seconds_per_iteration", e.iteration.seconds()},
+                   {"gpu_peak_bytes", e.device_peak.value},
+                   {"host_bytes", e.host_peak.value}});
+  }
+  return out;
+}
+
 }  // namespace detail
 
-/// A plan that was found.
-inline json to_json(plan_subject const& s, plan::plan const& p, plan::sensitivity const& more) {
+/// A plan that was found, what more memory would buy, and what its knobs do.
+inline json to_json(plan_subject const& s,
+                    plan::plan const& p,
+                    plan::sensitivity const& more,
+                    std::vector<plan::knob_effect> const& effects = {}) {
   json out = detail::plan_head(s);
   out["feasible"] = true;
   out["plan"] = detail::decisions(p);
@@ -145,6 +161,7 @@ inline json to_json(plan_subject const& s, plan::plan const& p, plan::sensitivit
                         {"string", plan::print(more.at).view()},
                         {"seconds_per_iteration", more.iteration.seconds()},
                         {"seconds_saved", more.saved.seconds()}};
+  out["knobs"] = detail::knobs(effects);
   json changed = json::array();
   for (text const& line : p.changed) {
     changed.push_back(line.view());

@@ -17,6 +17,7 @@
 #include <protrain/plan/detail/searcher.hpp>
 #include <protrain/plan/detail/sites.hpp>
 #include <protrain/plan/detail/split_search.hpp>
+#include <protrain/plan/effects.hpp>
 #include <protrain/plan/explain.hpp>
 #include <protrain/plan/infeasible.hpp>
 #include <protrain/plan/limits.hpp>
@@ -42,6 +43,7 @@
 #include <protrain/plan/detail/searcher.hpp>
 #include <protrain/plan/detail/sites.hpp>
 #include <protrain/plan/detail/split_search.hpp>
+#include <protrain/plan/effects.hpp>
 #include <protrain/plan/explain.hpp>
 #include <protrain/plan/infeasible.hpp>
 #include <protrain/plan/limits.hpp>

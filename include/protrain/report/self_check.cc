@@ -2,6 +2,7 @@
 // Written by tools/self_checks: every header of this folder, twice.
 // clang-format off
 #include <protrain/report/format.hpp>
+#include <protrain/report/knob_table.hpp>
 #include <protrain/report/memory_dump.hpp>
 #include <protrain/report/memory_table.hpp>
 #include <protrain/report/plan_summary.hpp>
@@ -9,6 +10,7 @@
 #include <protrain/report/shortage_dump.hpp>
 #include <protrain/report/stall_dump.hpp>
 #include <protrain/report/format.hpp>
+#include <protrain/report/knob_table.hpp>
 #include <protrain/report/memory_dump.hpp>
 #include <protrain/report/memory_table.hpp>
 #include <protrain/report/plan_summary.hpp>

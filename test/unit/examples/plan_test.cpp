@@ -93,6 +93,7 @@ TEST_CASE("text: the plan, why, and memory") {
                                  "why         ",
                                  "instead     ",
                                  "sensitivity ",
+                                 "knob        persist=",
                                  "device bytes",
                                  "host bytes",
                                  "  peak  "}) {
@@ -111,8 +112,14 @@ TEST_CASE("JSON: one object with what is promised; its string plans the same aga
   CHECK(o["model"]["type"] == "gpt2");
   CHECK(o["job"]["dtype"] == "fp32");
   CHECK(o["predicted"]["gpu_peak_bytes"] <= 700'000);
-  for (char const* const name :
-       {"plan", "predicted", "memory", "bound_by", "alternatives", "sensitivity", "machine"}) {
+  for (char const* const name : {"plan",
+                                 "predicted",
+                                 "memory",
+                                 "bound_by",
+                                 "alternatives",
+                                 "sensitivity",
+                                 "knobs",
+                                 "machine"}) {
     CHECK(o.contains(name));
   }
   std::string const string = o["plan"]["string"];
