@@ -3,6 +3,7 @@
 
   protrain_library        headers of one folder, plus a translation unit that includes each twice
   protrain_tests          the doctest files of one folder: compiled together, a test each
+  protrain_joint_tests    the files of several folders in one program, which CI compiles instead
   protrain_test           one doctest file that is compiled by itself
   protrain_static_test    a file of static_assert: building it is passing
   compile_fail_test       a file that must be refused, with the message it states
@@ -48,12 +49,21 @@ def protrain_library(name, hdrs, deps = [], self_check = "self_check.cc", cuda =
         **kwargs
     )
 
-def protrain_tests(name, tests, hdrs = [], deps = [], copts = []):
+def _tests_source(name, srcs):
+    native.genrule(
+        name = name + "_source",
+        testonly = True,
+        srcs = srcs,
+        outs = [name + ".cc"],
+        cmd = "for file in $(SRCS); do echo \"#include \\\"$$file\\\"\"; done > $@",
+    )
+
+def protrain_tests(name, tests, hdrs = [], deps = [], copts = [], joint = None):
     """The doctest files of a folder: one translation unit includes them all, each is a test.
 
     What a test costs to compile is the headers and the inline functions it uses, and its
-    neighbours use the same: together they cost little more than the dearest of them.
-    The files share a scope, so helpers in their anonymous namespaces need names of their own.
+    neighbours use the same: together they cost little more than the dearest of them. The files
+    share a scope, so each has a namespace of its own, named as the file.
 
     Tags: `long` and `gpu` run on request only; `tsan` also runs under ThreadSanitizer in CI.
 
@@ -64,31 +74,35 @@ def protrain_tests(name, tests, hdrs = [], deps = [], copts = []):
       hdrs: helpers that only these files include.
       deps: what the files include, doctest aside.
       copts: further compiler options.
+      joint: a protrain_joint_tests, which CI compiles in place of this folder's own program.
     """
     files = []
     for test in sorted(tests):
         file = tests[test].get("file", test + ".cpp")
         if file not in files:
             files.append(file)
-    native.genrule(
-        name = name + "_source",
+    _tests_source(name, files)
+    native.filegroup(
+        name = name + "_sources",
         testonly = True,
         srcs = files,
-        outs = [name + ".cc"],
-        cmd = "for file in $(SRCS); do echo \"#include \\\"$$file\\\"\"; done > $@",
+        visibility = ["//test:__subpackages__"],
     )
     native.cc_library(
         name = name + "_files",
         testonly = True,
         hdrs = hdrs,
         textual_hdrs = files,
+        visibility = ["//test:__subpackages__"],
+        deps = deps,
     )
     native.cc_binary(
         name = name,
         testonly = True,
         srcs = [name + ".cc"],
         copts = PROTRAIN_COPTS + copts,
-        deps = [name + "_files"] + deps + _DOCTEST,
+        target_compatible_with = _unless_joint([], ["//bazel:in_another_program"]) if joint else [],
+        deps = [name + "_files"] + _DOCTEST,
     )
     for test in sorted(tests):
         attributes = dict(tests[test])
@@ -99,10 +113,35 @@ def protrain_tests(name, tests, hdrs = [], deps = [], copts = []):
             size = attributes.pop("size", "small"),
             srcs = ["//test/support:run_file.sh"],
             args = ["%s=%s" % setting for setting in sorted(settings.items())] +
-                   ["$(location :%s)" % name, native.package_name() + "/" + file],
-            data = [name] + attributes.pop("data", []),
+                   _unless_joint(["$(location :%s)" % name], ["$(location %s)" % joint], joint) +
+                   [native.package_name() + "/" + file],
+            data = _unless_joint([name], [joint], joint) + attributes.pop("data", []),
             **attributes
         )
+
+def _unless_joint(separate, joint, where = True):
+    return separate if not where else select({
+        "//bazel:joint": joint,
+        "//conditions:default": separate,
+    })
+
+def protrain_joint_tests(name, folders):
+    """One program of the tests of several folders, for CI: compiling it costs less than theirs.
+
+    Args:
+      name: <what>_tests.
+      folders: their protrain_tests, whose `joint` this is.
+    """
+    _tests_source(name, [folder + "_sources" for folder in folders])
+    native.cc_binary(
+        name = name,
+        testonly = True,
+        srcs = [name + ".cc"],
+        copts = PROTRAIN_COPTS,
+        target_compatible_with = _unless_joint(["//bazel:in_another_program"], []),
+        visibility = ["//test:__subpackages__"],
+        deps = [folder + "_files" for folder in folders] + _DOCTEST,
+    )
 
 def protrain_test(name, srcs = None, deps = [], size = "small", copts = [], **kwargs):
     """One doctest file, <name>.cpp unless srcs says otherwise, compiled with options of its own.

@@ -44,7 +44,7 @@ using namespace protrain;
 constexpr std::uint64_t cases = 10'000;
 
 /// Rates around those at which the random shapes' copies take as long as their compute.
-hw::machine random_machine(test::random_source& r) {
+hw::machine any_machine(test::random_source& r) {
   auto const random_rate = [&] { return 1'000'000'000'000 * r.between(1, 40); };
   return {.name = "random",
           .host_to_device = {random_rate()},
@@ -74,7 +74,7 @@ run make_run(std::uint64_t seed) {
           .programs = {},
           .simulated = {}};
   test::random_source r(seed ^ 0x5EED);
-  out.machine = random_machine(r);
+  out.machine = any_machine(r);
   auto programs = schedule::compile_step(
       out.job.facts, out.job.layout, out.job.knobs, out.job.eviction, ranked);
   REQUIRE(programs.has_value());
