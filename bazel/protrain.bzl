@@ -3,7 +3,7 @@
 
   protrain_library        headers of one folder, plus a translation unit that includes each twice
   protrain_tests          the doctest files of one folder: compiled together, a test each
-  protrain_joint_tests    the files of several folders in one program, which CI compiles instead
+  protrain_joint_tests    the files of several folders in one program, for sanitizers
   protrain_test           one doctest file that is compiled by itself
   protrain_static_test    a file of static_assert: building it is passing
   compile_fail_test       a file that must be refused, with the message it states
@@ -74,7 +74,7 @@ def protrain_tests(name, tests, hdrs = [], deps = [], copts = [], joint = None):
       hdrs: helpers that only these files include.
       deps: what the files include, doctest aside.
       copts: further compiler options.
-      joint: a protrain_joint_tests, which CI compiles in place of this folder's own program.
+      joint: a protrain_joint_tests, which sanitizers compile in place of this folder's own program.
     """
     files = []
     for test in sorted(tests):
@@ -126,7 +126,9 @@ def _unless_joint(separate, joint, where = True):
     })
 
 def protrain_joint_tests(name, folders):
-    """One program of the tests of several folders, for CI: compiling it costs less than theirs.
+    """One program of the tests of several folders, for sanitizers: compiling it costs less than theirs.
+
+    Elsewhere each folder keeps its own, which finds what a file forgot to include or depend on.
 
     Args:
       name: <what>_tests.

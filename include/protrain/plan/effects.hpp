@@ -2,6 +2,7 @@
 #pragma once
 // What each knob of a plan does: the same plan with that knob turned back.
 
+#include "protrain/core/config.hpp"
 #include "protrain/core/units.hpp"
 #include "protrain/hw/machine.hpp"
 #include "protrain/plan/budget.hpp"
@@ -76,10 +77,8 @@ constexpr std::vector<knob_effect> effects(plan const& p,
   constexpr bytes plenty{std::numeric_limits<std::uint64_t>::max() / 4};
   std::vector<knob_effect> out;
   auto const as_it_is = parse(p.string().view(), p.trace.job);
+  PROTRAIN_EXPECT(as_it_is.has_value(), "a plan's string is a request");
   for (std::string_view const key : keys) {
-    if (!as_it_is) {
-      break;
-    }
     auto const other = make(p.trace,
                             m,
                             {.gpu = plenty, .host = plenty, .reserve = {}},

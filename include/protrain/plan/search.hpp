@@ -23,13 +23,36 @@ namespace protrain::inline v0::plan {
 
 namespace detail {
 
+/// One search, with the usual slots for parts where `wanted` names none.
 template <class Policies>
-constexpr void give_back(plan& p,
-                         hw::machine const& m,
-                         budget const& b,
-                         Policies const& rules,
-                         request const& wanted,
-                         limits const& most);
+constexpr result<plan, infeasible> search_once(trace::trace const& t,
+                                               hw::machine const& m,
+                                               budget const& b,
+                                               Policies const& rules,
+                                               request const& wanted,
+                                               limits const& most) {
+  space_of<Policies> all(t, m, rules);
+  if (error const wrong = all.open(wanted); wrong.code != errc::none) {
+    return infeasible{.code = wrong.code, .reason = wrong.what, .number = wrong.number};
+  }
+  return searcher<Policies>(all, m, b, most).run();
+}
+
+/// Gives back the slots for parts that take memory and save no time.
+template <class Policies>
+constexpr void give_back_slots(
+    plan& p, hw::machine const& m, budget const& b, Policies const& rules, limits const& most) {
+  auto fewer = parse(p.string().view(), p.trace.job);
+  PROTRAIN_EXPECT(fewer.has_value(), "a plan's string is a request");
+  fewer->streaming_slots = 1;
+  auto const other = search_once(p.trace, m, b, rules, *fewer, most);
+  if (other && other->predicted.iteration == p.predicted.iteration &&
+      other->predicted.device.peak < p.predicted.device.peak) {
+    p.knobs = other->knobs;
+    p.at = other->at;
+    p.predicted = other->predicted;
+  }
+}
 
 }  // namespace detail
 
@@ -47,55 +70,12 @@ constexpr result<plan, infeasible> make(trace::trace const& t,
                                         request const& wanted,
                                         limits const& most = {}) {
   static_assert(require_bundle<Policies>());
-  space_of<Policies> all(t, m, rules);
-  if (error const wrong = all.open(wanted); wrong.code != errc::none) {
-    return infeasible{.code = wrong.code, .reason = wrong.what, .number = wrong.number};
-  }
-  auto found = detail::searcher<Policies>(all, m, b, most).run();
-  if (found) {
-    detail::give_back(*found, m, b, rules, wanted, most);
+  auto found = detail::search_once(t, m, b, rules, wanted, most);
+  if (found && found->at.streaming_slots > 1 && !wanted.streaming_slots) {
+    detail::give_back_slots(*found, m, b, rules, most);
   }
   return found;
 }
-
-namespace detail {
-
-/// Replaces `p` by what `r` asks for if that takes as long and less device memory.
-template <class Policies>
-constexpr void take_if_smaller(plan& p,
-                               hw::machine const& m,
-                               budget const& b,
-                               Policies const& rules,
-                               request const& r,
-                               limits const& most) {
-  auto const other = make(p.trace, m, b, rules, r, most);
-  if (other && other->predicted.iteration == p.predicted.iteration &&
-      other->predicted.device.peak < p.predicted.device.peak) {
-    p.knobs = other->knobs;
-    p.at = other->at;
-    p.predicted = other->predicted;
-  }
-}
-
-/// The search gives every plan the usual slots for parts; those that only cost memory are given
-/// back.
-template <class Policies>
-constexpr void give_back(plan& p,
-                         hw::machine const& m,
-                         budget const& b,
-                         Policies const& rules,
-                         request const& wanted,
-                         limits const& most) {
-  if (p.at.streaming_slots <= 1 || wanted.streaming_slots) {
-    return;
-  }
-  auto fixed = parse(p.string().view(), p.trace.job);
-  PROTRAIN_EXPECT(fixed.has_value(), "a plan's string is a request");
-  fixed->streaming_slots = 1;
-  take_if_smaller(p, m, b, rules, *fixed, most);
-}
-
-}  // namespace detail
 
 /// The fastest plan that fits.
 template <class Policies = policies<>>
