@@ -38,7 +38,7 @@ def protrain_library(name, hdrs, deps = [], self_check = "self_check.cc", cuda =
     native.cc_library(
         name = name,
         srcs = select({
-            "//bazel:sanitizer": [],
+            "//bazel:without_self_checks": [],
             "//conditions:default": [self_check],
         }),
         hdrs = hdrs,

@@ -3,8 +3,9 @@
 """Writes the translation units that clang-tidy looks at in place of the project's own.
 
 What clang-tidy costs is the headers that a file includes, and neighbours include the same.
-So one unit reads every self check below include/, and one the files that are compiled
-alike; programs with a main() stay alone. Reads compile_commands.json; writes FOLDER/*.cc and
+So one unit reads every self check below include/, and one the files below examples/;
+what has a .clang-tidy in its folder stays alone. Programs are read in a namespace each,
+after the headers that they include. Reads compile_commands.json; writes FOLDER/*.cc and
 FOLDER/compile_commands.json; prints for each unit its file, the folder whose lines count,
 and the files it reads.
 """
@@ -14,21 +15,50 @@ import os
 import re
 
 
+MAIN = "int main(int, char**);  // NOLINT(misc-use-internal-linkage)"
+
+
 def group_of(command):
     """Commands with equal groups share a unit."""
     source = command["file"]
-    if source.startswith("include/"):
-        return "include"
-    with open(source) as text:
-        if re.search(r"^int main\(", text.read(), re.MULTILINE):
-            return source
-    flags = [a for a in command["arguments"] if a != source]
-    return os.path.dirname(source) + " " + " ".join(flags)
+    if os.path.exists(os.path.join(os.path.dirname(source), ".clang-tidy")):
+        return source
+    return "include/protrain" if source.startswith("include/") else source.split("/")[0]
 
 
-def most_flags(commands):
-    """The command that finds the headers of all: an umbrella's, for the self checks."""
-    return max(commands, key=lambda c: (len(c["arguments"]), c["file"]))
+def unit_of(sources):
+    """The text of a unit that reads them."""
+    plain, programs = [], []
+    for number, source in enumerate(sources):
+        with open(source) as text:
+            lines = text.read()
+        if re.search(r"^int main\(", lines, re.MULTILINE):
+            programs += re.findall(r"^#include .*$", lines, re.MULTILINE)
+            programs += ["namespace program%d {" % number, MAIN, '#include "%s"' % source, "}"]
+        else:
+            plain.append('#include "%s"' % source)
+    return "\n".join(plain + programs) + "\n"
+
+
+def arguments_of(commands, unit):
+    """An umbrella's command, which finds the headers of most, and where the others find theirs."""
+    like = max(commands, key=lambda c: (len(c["arguments"]), c["file"]))
+    arguments = [unit if a == like["file"] else a for a in like["arguments"]]
+    folders = {tuple(pair) for c in commands for pair in include_folders(c["arguments"])}
+    for option, folder in sorted(folders - set(include_folders(arguments))):
+        arguments += [option, folder]
+    return arguments
+
+
+def include_folders(arguments):
+    """[(option, folder)]"""
+    found = []
+    for at, argument in enumerate(arguments):
+        if argument in ("-I", "-isystem", "-iquote"):
+            found.append((argument, arguments[at + 1]))
+        elif argument.startswith("-I"):
+            found.append(("-I", argument[2:]))
+    return found
 
 
 def main():
@@ -42,18 +72,16 @@ def main():
     for command in commands:
         groups.setdefault(group_of(command), []).append(command)
     units = []
-    for number, members in enumerate(groups[k] for k in sorted(groups)):
-        sources = sorted(c["file"] for c in members)
+    for number, name in enumerate(sorted(groups, key=lambda n: (len(groups[n]), n))):
+        sources = sorted(c["file"] for c in groups[name])
         unit = sources[0]  # alone it is its own, and keeps its folder's .clang-tidy
         if len(sources) > 1:
             unit = os.path.join(folder, "unit%d.cc" % number)
             with open(unit, "w") as out:
-                out.writelines('#include "%s"\n' % s for s in sources)
-        like = most_flags(members)
-        arguments = [unit if a == like["file"] else a for a in like["arguments"]]
-        units.append({"directory": like["directory"], "file": unit, "arguments": arguments})
-        counts = "include/protrain" if sources[0].startswith("include/") else os.path.dirname(sources[0])
-        print("\t".join([unit, counts, " ".join(sources)]))
+                out.write(unit_of(sources))
+        units.append({"directory": groups[name][0]["directory"], "file": unit,
+                      "arguments": arguments_of(groups[name], unit)})
+        print("\t".join([unit, name if len(sources) > 1 else os.path.dirname(unit), " ".join(sources)]))
     with open(os.path.join(folder, "compile_commands.json"), "w") as out:
         json.dump(units, out, indent=1)
 

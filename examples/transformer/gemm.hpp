@@ -1,38 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Matrix products on Eigen's packed kernel, in tiles of fixed size: Eigen's own driver allocates,
-// sizes its blocks by the caches it finds, and leaves small products to loops that peel by address.
+// Matrix products of any size and mixed types, in tiles of one order, each multiplied by the kernel.
 
+#include "examples/transformer/gemm_kernel.hpp"
 #include "examples/transformer/simd.hpp"
-
-#include <Eigen/Core>
 
 #include <algorithm>
 #include <concepts>
+#include <cstdint>
+#include <utility>
 
 namespace transformer {
 
-/// Row-major: element (i, j) is data[i * stride + j].
-template <class T>
-struct matrix {
-  T* data;
-  length stride;
-};
-
-template <class T>
-matrix(T*, length) -> matrix<T>;
-
-enum class operand : std::uint8_t { as_is, transposed };
-
 /// What a product does with the values that C held.
 enum class target : std::uint8_t { overwrite, add };
-
-/// One packed block of each operand: 192 x 256 and 256 x 128 floats, 320 KiB, fit most L2 caches.
-struct gemm_tile {
-  static constexpr length m = 128;
-  static constexpr length n = 192;
-  static constexpr length k = 256;
-};
 
 /// Workspace elements of a product [m, k] x [k, n], operand types TA and TB, result TC.
 template <class TA, class TB, class TC>
@@ -48,41 +29,6 @@ constexpr length gemm_workspace(length m, length n, length k) {
 }
 
 namespace detail {
-
-/// Eigen's blocking with our block sizes and our memory.
-template <class A>
-struct tile_blocking : Eigen::internal::level3_blocking<A, A> {
-  tile_blocking(A* left, A* right) {
-    this->m_blockA = left;
-    this->m_blockB = right;
-    this->m_mc = gemm_tile::n;
-    this->m_nc = gemm_tile::m;
-    this->m_kc = gemm_tile::k;
-  }
-};
-
-/// c += a b for one tile. Eigen wants the result by columns, hence c' += b' a'.
-template <operand OpA, operand OpB, class A>
-void multiply_tile(length m,
-                   length n,
-                   length k,
-                   matrix<A const> a,
-                   matrix<A const> b,
-                   matrix<A> c,
-                   tile_blocking<A>& blocking) {
-  constexpr int left = OpB == operand::as_is ? Eigen::ColMajor : Eigen::RowMajor;
-  constexpr int right = OpA == operand::as_is ? Eigen::ColMajor : Eigen::RowMajor;
-  Eigen::internal::general_matrix_matrix_product<
-      Eigen::Index,
-      A,
-      left,
-      false,
-      A,
-      right,
-      false,
-      Eigen::ColMajor,
-      1>::run(n, m, k, b.data, b.stride, a.data, a.stride, c.data, 1, c.stride, A{1}, blocking);
-}
 
 /// The tile at (row, column) of op(from), rows x columns; cast into `room` unless it is A already.
 template <operand Op, class A, class T>
@@ -153,7 +99,6 @@ void gemm(length m,
       cast_a + (std::same_as<a_type, real> ? 0 : aligned(std::min(m, gemm_tile::m) * deepest));
   real* const sums =
       cast_b + (std::same_as<b_type, real> ? 0 : aligned(std::min(n, gemm_tile::n) * deepest));
-  detail::tile_blocking<real> blocking{packed_b, packed_a};
   for (length j = 0; j < n; j += gemm_tile::n) {
     length const columns = std::min(n - j, gemm_tile::n);
     for (length i = 0; i < m; i += gemm_tile::m) {
@@ -171,15 +116,19 @@ void gemm(length m,
       }
       for (length l = 0; l < k; l += gemm_tile::k) {
         length const depth = std::min(k - l, gemm_tile::k);
-        detail::multiply_tile<OpA, OpB, real>(
+        detail::multiply_tile(
             rows,
             columns,
             depth,
-            detail::operand_tile<OpA, real, a_type>({a.data, a.stride}, i, l, rows, depth, cast_a),
-            detail::operand_tile<OpB, real, b_type>(
-                {b.data, b.stride}, l, j, depth, columns, cast_b),
-            sum,
-            blocking);
+            detail::tile_operands<real>{.op_a = OpA,
+                                        .op_b = OpB,
+                                        .a = detail::operand_tile<OpA, real, a_type>(
+                                            {a.data, a.stride}, i, l, rows, depth, cast_a),
+                                        .b = detail::operand_tile<OpB, real, b_type>(
+                                            {b.data, b.stride}, l, j, depth, columns, cast_b),
+                                        .packed_b = packed_b,
+                                        .packed_a = packed_a},
+            sum);
       }
       detail::finish_tile(rows, columns, sum, bias == nullptr ? nullptr : bias + j, result);
     }

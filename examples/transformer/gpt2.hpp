@@ -180,9 +180,17 @@ class gpt2_layer {
     protrain::level_ref const attention =
         b.level("attention", {.flops = products + 2 * rows * b.job().sequence * c});
     for (std::size_t i = 0; i < dropped_.size(); ++i) {
-      dropped_[i] = gpt2_block_dropped[i] == gpt2_block_level::cheap       ? cheap
-                    : gpt2_block_dropped[i] == gpt2_block_level::attention ? attention
-                                                                           : protrain::level_ref{};
+      switch (gpt2_block_dropped[i]) {
+        case gpt2_block_level::input:
+          dropped_[i] = {};
+          break;
+        case gpt2_block_level::cheap:
+          dropped_[i] = cheap;
+          break;
+        case gpt2_block_level::attention:
+          dropped_[i] = attention;
+          break;
+      }
     }
   }
 

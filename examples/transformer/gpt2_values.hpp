@@ -6,6 +6,7 @@
 #include "protrain/model/gpt2.hpp"
 #include "protrain/model/parameter.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -24,15 +25,17 @@ struct initial_values {
   void operator()(protrain::model::parameter const& p, std::span<float> values) const {
     std::string_view const name = p.name.view();
     auto const draws = protrain::initial_stream(seed, protrain::hash_name(name));
-    bool const norm = name.find("ln_") != name.npos && name.ends_with(".weight");
+    bool const norm = name.find("ln_") != std::string_view::npos && name.ends_with(".weight");
     bool const residual = name.ends_with("c_proj.weight");
     double const spread =
         residual ? config.initializer_range / std::sqrt(2.0 * static_cast<double>(config.layers))
                  : config.initializer_range;
+    if (norm || name.ends_with(".bias")) {
+      std::ranges::fill(values, norm ? 1.0F : 0.0F);
+      return;
+    }
     for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] = norm                      ? 1.0F
-                  : name.ends_with(".bias") ? 0.0F
-                                            : static_cast<float>(spread) * draws.normal(i);
+      values[i] = static_cast<float>(spread) * draws.normal(i);
     }
   }
 };

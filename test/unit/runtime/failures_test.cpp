@@ -126,17 +126,21 @@ void fail_once(Device& d,
   CHECK(test::live(d) == 0);
 }
 
-/// Whether case `n` meets way `way` of the four to run it: every way, but where tests are scaled down
-/// (under sanitizers) one after the other.
-bool in_turn(std::uint64_t way, std::uint64_t n) {
-  return test::scaled(100) == 100 || n % 4 == way;
-}
+/// Of the pairs of a case and a way to run it all, but where tests are scaled down (under sanitizers)
+/// every seventh: as the ways are four, each way meets cases of every block.
+struct turns {
+  std::uint64_t stride = test::scaled(100) < 100 ? 7 : 1;
+  std::uint64_t met = 0;
+
+  bool next() { return met++ % stride == 0; }
+};
 
 tally fail_everywhere(test::update_time const& at, bool backward, float clip) {
   test::subject const s = tied_mlp(1, clip);
   runtime::plan_parts const parts = parts_of(s, at);
   test::outcome const want = test::train_plain(s, 5);
   tally sum;
+  turns turn;
   for (std::size_t block = 0; block < s.table.blocks.size(); ++block) {
     std::uint64_t const passes = passes_of_step(s, parts, block, backward);
     for (std::uint64_t const fail_in : {0U, 2U}) {
@@ -153,16 +157,15 @@ tally fail_everywhere(test::update_time const& at, bool backward, float clip) {
           trap.fail_at = fail_in * passes + nth;
           fail_once(device, trapped, parts, want, fail_in, drop, sum);
         };
-        std::uint64_t turn = 0;
         for (auto const order : {device::run_policy::in_order,
                                  device::run_policy::random,
                                  device::run_policy::adversarial}) {
-          if (in_turn(turn++, nth + block)) {
+          if (turn.next()) {
             device::serial_device d({.order = order, .seed = 100 * block + nth});
             meet(d, order == device::run_policy::random);
           }
         }
-        if (in_turn(turn, nth + block)) {
+        if (turn.next()) {
           device::host_device host;
           meet(host, false);
         }

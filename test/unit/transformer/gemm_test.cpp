@@ -13,6 +13,7 @@
   } while (false)
 
 #include "examples/transformer/gemm.hpp"
+#include "examples/transformer/gemm_kernel.cpp"  // with the assertions above, in place of the library's
 #include "test/unit/transformer/harness.hpp"
 
 using namespace transformer;
