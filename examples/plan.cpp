@@ -4,25 +4,83 @@
 #include "examples/cli/flags.hpp"
 #include "examples/cli/model.hpp"
 #include "examples/cli/options.hpp"
+#include "examples/cli/part.hpp"
 #include "examples/cli/planning.hpp"
 #include "examples/cli/program.hpp"
 #include "examples/cli/runfiles.hpp"
+#include "protrain/hw/presets.hpp"
+#include "protrain/io/config.hpp"
+#include "protrain/io/file.hpp"
+#include "protrain/model/decoder.hpp"
+#include "protrain/model/operations.hpp"
 #include "protrain/profile/dry_run.hpp"
 #include "protrain/report/memory_table.hpp"
 #include "protrain/report/plan_summary.hpp"
+#include "protrain/trace/analytic.hpp"
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace {
 
 std::vector<std::string_view> const dtypes{"bf16", "fp32"};
 
-void print_plan(cli::training_task const& task,
+/// The operators' times on a machine that isn't there, or the blocks that `train` runs.
+enum class facts : std::uint8_t { blocks, analytic };
+
+facts read_facts(cli::flags const& f, cli::model_task const& task, protrain::hw::machine const& m) {
+  using protrain::model::family;
+  bool const written = task.shape.type == family::gpt2 || task.shape.type == family::llama;
+  bool const here = !cli::trains_part(f) && m.name == protrain::hw::host_demo().name;
+  std::string const wanted =
+      f.choice("trace", written && here ? "blocks" : "analytic", {"blocks", "analytic"});
+  if (wanted == "blocks" && !written) {
+    f.refuse("trace",
+             "needs blocks, and for a " + std::string(name_of(task.shape.type)) +
+                 " there are none; leave it out");
+  }
+  for (char const* const style :
+       {"attention", "logit-chunks", "trainable", "lora-rank", "lora-targets"}) {
+    if (wanted == "blocks" && f.given(style)) {
+      f.refuse(style, "is for --trace analytic; blocks are as they are written");
+    }
+  }
+  if (wanted == "analytic" && task.job.debug) {
+    throw cli::usage_error("--debug: guards blocks, and an analytic trace has none; leave it out");
+  }
+  return wanted == "blocks" ? facts::blocks : facts::analytic;
+}
+
+protrain::trace::trace make_trace(cli::flags const& f,
+                                  cli::model_task const& task,
+                                  protrain::hw::machine const& m) {
+  if (read_facts(f, task, m) == facts::blocks) {
+    auto const config = protrain::io::read_config(task.file, task.shape.dropout);
+    return protrain::profile::dry_run(cli::build_model(config, task.job).table, task.job, m);
+  }
+  using protrain::model::attention_kind;
+  bool const eager = f.choice("attention", "fused", {"eager", "fused"}) == "eager";
+  return protrain::trace::analytic(
+      task.shape,
+      task.job,
+      m,
+      {.attention = eager ? attention_kind::eager : attention_kind::fused,
+       .logit_chunks = f.integer("logit-chunks", 1, 1, std::uint64_t{1} << 20U)},
+      cli::read_parameters(f, task.shape, task.job.type));
+}
+
+void print_plan(std::string const& model,
                 cli::planning const& p,
                 protrain::plan::plan const& found) {
-  std::string const job = cli::describe(task, p.facts);
+  std::string const job = cli::describe(model, p.facts);
   std::printf("job         %s\n", job.c_str());
+  std::printf("trace       %s\n",
+              p.facts.from == protrain::trace::source::analytic
+                  ? "analytic: operators on a roofline, nothing measured"
+                  : "blocks: bytes as train holds them, times by one rate, nothing measured");
   std::printf("machine     %s (%s)\n",
               std::string(p.machine.name.view()).c_str(),
               std::string(p.machine.source.view()).c_str());
@@ -44,6 +102,14 @@ int run(int count, char** words) {
   cli::add_task_flags(f, dtypes);
   cli::add_budget_flags(f);
   cli::add_plan_flag(f);
+  f.add("trace",
+        "blocks|analytic",
+        "by machine",
+        "blocks as train runs them (host-demo; GPT-2, LLaMA), or operators on a roofline")
+      .add("attention", "eager|fused", "fused", "of an analytic trace")
+      .add("logit-chunks", "N", "1", "of an analytic trace: more are made twice, and not kept");
+  cli::add_part_flags(f);
+  f.add("perfetto", "FILE", "none", "write the simulated timeline, which ui.perfetto.dev opens");
   f.add_switch("holders", "say who holds the memory at its peak, or lacks it")
       .add_switch("json", "print one JSON object")
       .add_switch("help", "print this");
@@ -52,16 +118,18 @@ int run(int count, char** words) {
     return 0;
   }
   protrain::hw::machine const machine = cli::read_machine(f, "host-demo");
-  cli::training_task const task = cli::read_task(f, dtypes, files, machine.devices);
-  cli::built_model const model = cli::build_model(task.config, task.job);
-  cli::planning const p{.model_type = std::string(type_name(task.config)),
-                        .facts = protrain::profile::dry_run(model.table, task.job, machine),
+  cli::model_task const task = cli::read_model_task(f, dtypes, files, machine);
+  cli::planning const p{.model_type = std::string(name_of(task.shape.type)),
+                        .facts = make_trace(f, task, machine),
                         .machine = machine,
                         .budget = cli::read_budget(f, machine, task.job.world)};
   auto const wanted = cli::read_request(f, p);
   auto const found = cli::make_plan(p, wanted);
   if (f.given("json")) {
     std::printf("%s\n", cli::plan_json(p, found).c_str());
+  }
+  if (found && f.given("perfetto")) {
+    protrain::io::write_file(*f.text("perfetto"), cli::timeline_json(p, *found));
   }
   if (!found) {
     std::fprintf(stderr, "plan: %s\n", cli::shortage(p, wanted, found.failure()).c_str());
@@ -71,7 +139,7 @@ int run(int count, char** words) {
     return 2;
   }
   if (!f.given("json")) {
-    print_plan(task, p, *found);
+    print_plan(task.model, p, *found);
     if (f.given("holders")) {
       std::printf("%s", cli::holders(p, found).c_str());
     }

@@ -326,7 +326,7 @@ protrain::trace::trace measured(setup const& s, std::string const& device) {
 }
 
 setup read_setup(cli::flags const& f, cli::runfiles const& files) {
-  cli::training_task task = cli::read_task(f, dtypes, files, protrain::hw::host_demo().devices);
+  cli::training_task task = cli::read_task(f, dtypes, files, protrain::hw::host_demo());
   std::uint64_t const vocabulary = vocabulary_of(task.config);
   if (vocabulary < 256) {
     throw cli::usage_error("--model " + cli::quote(task.model) + ": vocab_size is " +
@@ -367,7 +367,7 @@ int run(int count, char** words) {
     s.planning.facts = measured(s, device);
   }
   cli::watch_interrupt();
-  std::string const job = cli::describe(s.task, s.planning.facts);
+  std::string const job = cli::describe(s.task.model, s.planning.facts);
   std::printf("job         %s\n", job.c_str());
   std::printf("text        %s: %s\n",
               f.text("text").value_or(cli::default_text).c_str(),

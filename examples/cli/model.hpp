@@ -27,8 +27,4 @@ built_model build_model(protrain::model::config const& config, protrain::model::
 using loader = std::function<void(protrain::model::parameter const&, std::span<float>)>;
 loader initial_values(protrain::model::config const& config, std::uint64_t seed);
 
-/// A rough size in bytes of everything a step touches, in floating point: jobs whose exact sizes
-/// could overflow are refused by it.
-double rough_bytes(protrain::model::config const& config, protrain::model::job const& job);
-
 }  // namespace cli

@@ -3,9 +3,9 @@
 
 #include "examples/cli/options.hpp"
 
-#include "examples/cli/model.hpp"
 #include "protrain/hw/presets.hpp"
 #include "protrain/io/config.hpp"
+#include "protrain/io/decoder.hpp"
 #include "protrain/report/format.hpp"
 #include "protrain/update/state_format.hpp"
 
@@ -13,16 +13,26 @@
 #include <array>
 #include <limits>
 #include <optional>
+#include <variant>
 
 namespace cli {
 namespace {
 
+namespace hw = protrain::hw;
 namespace model = protrain::model;
 
 constexpr std::uint64_t most_samples = 1U << 20U;
 constexpr std::array<model::state_format, 3> formats{model::state_format::fp32,
                                                      model::state_format::split_master,
                                                      model::state_format::separate_master};
+
+std::string model_name(flags const& f) { return f.text("model").value_or("tiny-gpt2"); }
+
+std::string model_file(flags const& f, runfiles const& files) {
+  std::string const name = model_name(f);
+  bool const built_in = name == "tiny-gpt2" || name == "tiny-llama";
+  return built_in ? files.find("examples/models/" + name + ".json") : name;
+}
 
 protrain::dtype dtype_named(std::string_view name) {
   for (protrain::dtype const d :
@@ -57,18 +67,106 @@ double below_one(flags const& f, double fallback) {
   return p;
 }
 
-void check_sizes(flags const& f, training_task const& t) {
-  if (auto const bytes = protrain::update::bytes_of(t.job); !bytes) {
+/// A rough size in bytes of everything a step touches, in floating point: jobs whose exact sizes
+/// could overflow are refused by it.
+double rough_bytes(model::decoder_config const& c, model::job const& j) {
+  auto const real = [](std::uint64_t n) { return static_cast<double>(n); };
+  double const saved = 16 * real(c.hidden) + 8 * real(c.query_width()) + 6 * real(c.inner) +
+                       2 * real(j.sequence) * real(c.heads);
+  double const rows = real(j.sequence) * real(j.micro_batch);
+  return 16 * real(parameter_count(c)) +
+         4 * rows * (saved * real(c.layers) * real(j.accumulate) + 2 * real(c.vocabulary));
+}
+
+void check_sizes(flags const& f, model::decoder_config const& c, model::job const& j) {
+  if (auto const bytes = protrain::update::bytes_of(j); !bytes) {
     std::string const reason = bytes.failure().what;
     f.given("state")
         ? f.refuse("state", reason)
-        : throw usage_error("--dtype '" + std::string(name_of(t.job.type)) + "': " + reason);
+        : throw usage_error("--dtype '" + std::string(name_of(j.type)) + "': " + reason);
   }
-  if (rough_bytes(t.config, t.job) > 0x1p52) {
-    throw usage_error("--model " + quote(t.model) +
+  if (rough_bytes(c, j) > 0x1p52) {
+    throw usage_error("--model " + quote(model_name(f)) +
                       ": the job moves more than 4 PiB a step; give a smaller --micro-batch, "
                       "--sequence or model");
   }
+}
+
+/// Rough operations of a step on one rank, with a second forward.
+double rough_flops(model::decoder_config const& c, model::job const& j) {
+  auto const real = [](std::uint64_t n) { return static_cast<double>(n); };
+  double const rows = real(j.sequence) * real(j.micro_batch) * real(j.accumulate);
+  double const pairs = 2 * real(j.sequence) * real(c.query_width()) * real(c.layers);
+  return 8 * rows * (real(parameter_count(c)) + real(c.vocabulary) * real(c.embedding) + pairs);
+}
+
+/// The lowest rate that bytes may move at, in bytes a second.
+double lowest_rate(hw::machine const& m) {
+  double lowest = std::numeric_limits<double>::infinity();
+  auto const see = [&](protrain::bandwidth rate) {
+    if (rate.per_second > 0) {
+      lowest = std::min(lowest, static_cast<double>(rate.per_second));
+    }
+  };
+  hw::concurrent_rates const& c = m.concurrent;
+  for (hw::copy_rates const& copies : {hw::copy_rates{m.host_to_device, m.device_to_host},
+                                       c.both_ways,
+                                       c.beside_compute,
+                                       c.beside_update,
+                                       c.all_ranks}) {
+    see(copies.host_to_device);
+    see(copies.device_to_host);
+  }
+  see(m.device_bandwidth);
+  see(m.host_bandwidth);
+  see(m.collective);
+  see(c.update_beside_copies);
+  return lowest;
+}
+
+/// Times are picoseconds in 64 bits, 213 days; operations have 64 bits, too.
+void check_times(flags const& f,
+                 model::decoder_config const& c,
+                 model::job const& j,
+                 hw::machine const& m) {
+  constexpr double longest = 1e5;  // seconds
+  double const flops = rough_flops(c, j);
+  double const computing = flops / static_cast<double>(hw::compute_rate(m, j.type).per_second);
+  double const moving = rough_bytes(c, j) / lowest_rate(m);
+  if (flops > 0x1p62 || computing > longest || moving > longest) {
+    throw usage_error("--model " + quote(model_name(f)) + ": a step takes days on machine " +
+                      std::string(m.name.view()) +
+                      "; give a smaller --micro-batch, --accumulate, --sequence or model, or a "
+                      "faster --machine");
+  }
+}
+
+std::optional<double> read_dropout(flags const& f) {
+  return f.given("dropout") ? std::optional(below_one(f, 0)) : std::nullopt;
+}
+
+model::job read_job(flags const& f,
+                    std::vector<std::string_view> const& dtypes,
+                    model::decoder_config const& c,
+                    hw::machine const& machine) {
+  model::job j;
+  j.type = dtype_named(f.choice("dtype", std::string(dtypes.front()), dtypes));
+  j.state = read_state(f, j.type);
+  j.micro_batch = f.integer("micro-batch", 1, 1, most_samples);
+  j.accumulate = f.integer("accumulate", 1, 1, 1U << 16U);
+  j.world = f.integer("world", all_ranks(machine), 1, 1U << 16U);
+  j.sequence = f.integer("sequence", c.positions, 1, c.positions);
+  j.seed = f.integer("seed", 1, 0, std::numeric_limits<std::uint64_t>::max());
+  j.clip = static_cast<float>(f.number("clip",
+                                       0,
+                                       0,
+                                       static_cast<double>(std::numeric_limits<float>::max()),
+                                       "of at least 0; 0 means no clipping"));
+  j.dropout = static_cast<float>(c.dropout);
+  j.debug = f.given("debug");
+  check_sizes(f, c, j);
+  check_times(f, c, j, machine);
+  return j;
 }
 
 }  // namespace
@@ -78,10 +176,7 @@ void add_task_flags(flags& f, std::vector<std::string_view> const& dtypes) {
   for (std::string_view const d : dtypes) {
     (all += all.empty() ? "" : "|") += d;
   }
-  f.add("model",
-        "FILE|tiny-gpt2|tiny-llama",
-        "tiny-gpt2",
-        "config.json of a GPT-2 or a LLaMA, or a built-in one")
+  f.add("model", "FILE|tiny-gpt2|tiny-llama", "tiny-gpt2", "config.json, or a built-in one")
       .add("dtype", all, std::string(dtypes.front()), "of parameters, activations and gradients")
       .add("state", "FORMAT", "by dtype", "optimizer state: fp32, split_master, separate_master")
       .add("micro-batch", "N", "1", "samples at a time")
@@ -97,32 +192,21 @@ void add_task_flags(flags& f, std::vector<std::string_view> const& dtypes) {
 training_task read_task(flags const& f,
                         std::vector<std::string_view> const& dtypes,
                         runfiles const& files,
-                        std::uint64_t default_world) {
-  training_task t{.model = f.text("model").value_or("tiny-gpt2")};
-  std::optional<double> dropout;
-  if (f.given("dropout")) {
-    dropout = below_one(f, 0);
-  }
-  bool const built_in = t.model == "tiny-gpt2" || t.model == "tiny-llama";
-  t.config = protrain::io::read_config(
-      built_in ? files.find("examples/models/" + t.model + ".json") : t.model, dropout);
-  model::job& j = t.job;
-  j.type = dtype_named(f.choice("dtype", std::string(dtypes.front()), dtypes));
-  j.state = read_state(f, j.type);
-  j.micro_batch = f.integer("micro-batch", 1, 1, most_samples);
-  j.accumulate = f.integer("accumulate", 1, 1, 1U << 16U);
-  j.world = f.integer("world", default_world, 1, 1U << 16U);
-  std::uint64_t const positions = positions_of(t.config);
-  j.sequence = f.integer("sequence", positions, 1, positions);
-  j.seed = f.integer("seed", 1, 0, std::numeric_limits<std::uint64_t>::max());
-  j.clip = static_cast<float>(f.number("clip",
-                                       0,
-                                       0,
-                                       static_cast<double>(std::numeric_limits<float>::max()),
-                                       "of at least 0; 0 means no clipping"));
-  j.dropout = static_cast<float>(dropout_of(t.config));
-  j.debug = f.given("debug");
-  check_sizes(f, t);
+                        hw::machine const& machine) {
+  training_task t{.model = model_name(f)};
+  t.config = protrain::io::read_config(model_file(f, files), read_dropout(f));
+  auto const shape = std::visit([](auto const& c) { return model::decoder_of(c); }, t.config);
+  t.job = read_job(f, dtypes, shape, machine);
+  return t;
+}
+
+model_task read_model_task(flags const& f,
+                           std::vector<std::string_view> const& dtypes,
+                           runfiles const& files,
+                           hw::machine const& machine) {
+  model_task t{.model = model_name(f), .file = model_file(f, files)};
+  t.shape = protrain::io::read_decoder(t.file, read_dropout(f));
+  t.job = read_job(f, dtypes, t.shape, machine);
   return t;
 }
 
@@ -141,14 +225,14 @@ protrain::plan::budget read_budget(flags const& f,
           .host = {f.size("host-memory", m.host_memory.value) / std::max<std::uint64_t>(1, local)}};
 }
 
-std::string describe(training_task const& t, protrain::trace::trace const& facts) {
+std::string describe(std::string const& name, protrain::trace::trace const& facts) {
   std::uint64_t parameters = 0;
   for (model::parameter const& p : facts.parameters) {
     parameters += model::elements(p);
   }
   using protrain::report::human_count;
-  model::job const& j = t.job;
-  std::string out = quote(t.model).substr(1);
+  model::job const& j = facts.job;
+  std::string out = quote(name).substr(1);
   out.pop_back();
   out += ": " + human_count(parameters) + " parameters in " + std::to_string(facts.blocks.size()) +
          " blocks; " + std::string(name_of(j.type)) + ", state " + std::string(name_of(j.state)) +

@@ -4,7 +4,9 @@
 
 #include "examples/cli/flags.hpp"
 #include "examples/cli/runfiles.hpp"
+#include "protrain/hw/machine.hpp"
 #include "protrain/model/config.hpp"
+#include "protrain/model/decoder.hpp"
 #include "protrain/model/job.hpp"
 #include "protrain/plan/budget.hpp"
 #include "protrain/trace/trace.hpp"
@@ -22,14 +24,27 @@ struct training_task {
   protrain::model::job job{};
 };
 
+/// A model of any family, of which no block need exist, and a job for it.
+struct model_task {
+  std::string model;
+  std::string file;  ///< its configuration
+  protrain::model::decoder_config shape{};
+  protrain::model::job job{};
+};
+
 /// `dtypes` are those that the program knows, its default first.
 void add_task_flags(flags& f, std::vector<std::string_view> const& dtypes);
 
-/// Throws usage_error or protrain::io::input_error.
+/// One rank for each device of `machine`, unless said otherwise. Throws usage_error, also for sizes and
+/// times that no plan counts, or protrain::io::input_error.
 training_task read_task(flags const& f,
                         std::vector<std::string_view> const& dtypes,
                         runfiles const& files,
-                        std::uint64_t default_world);
+                        protrain::hw::machine const& machine);
+model_task read_model_task(flags const& f,
+                           std::vector<std::string_view> const& dtypes,
+                           runfiles const& files,
+                           protrain::hw::machine const& machine);
 
 /// `--gpu-memory` and `--host-memory`; the machine's where they aren't given.
 void add_budget_flags(flags& f);
@@ -39,6 +54,6 @@ protrain::plan::budget read_budget(flags const& f,
                                    std::uint64_t world);
 
 /// "gpt2-xl: 1.56G parameters in 50 blocks; bf16, ..." on one line.
-std::string describe(training_task const& t, protrain::trace::trace const& facts);
+std::string describe(std::string const& name, protrain::trace::trace const& facts);
 
 }  // namespace cli

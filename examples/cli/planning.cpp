@@ -14,6 +14,7 @@
 #include "protrain/report/format.hpp"
 #include "protrain/report/knob_table.hpp"
 #include "protrain/report/memory_dump.hpp"
+#include "protrain/report/perfetto.hpp"
 #include "protrain/report/shortage_dump.hpp"
 
 #include <filesystem>
@@ -107,6 +108,12 @@ std::string plan_json(planning const& p,
       found ? io::to_json(about, *found, sensitivity(p, *found), effects(p, *found))
             : io::to_json(about, found.failure());
   return object.dump(2, ' ', false, io::json::error_handler_t::replace);
+}
+
+std::string timeline_json(planning const& p, plan::plan const& found) {
+  auto const made = found.at.depth > 0 ? protrain::report::perfetto(found, p.machine, with_levels)
+                                       : protrain::report::perfetto(found, p.machine);
+  return made.value();
 }
 
 std::string sensitivity_line(planning const& p, plan::plan const& found) {

@@ -39,6 +39,9 @@ std::string plan_json(
     planning const& p,
     protrain::result<protrain::plan::plan, protrain::plan::infeasible> const& found);
 
+/// The simulated timeline of a plan's step, for ui.perfetto.dev.
+std::string timeline_json(planning const& p, protrain::plan::plan const& found);
+
 /// Who holds the memory of a plan at its peaks, or lacks it.
 std::string holders(
     planning const& p,

@@ -56,7 +56,7 @@ int run(int count, char** words) {
     return 0;
   }
   protrain::hw::machine const machine = cli::read_machine(f, "host-demo");
-  cli::training_task const task = cli::read_task(f, dtypes, files, machine.devices);
+  cli::training_task const task = cli::read_task(f, dtypes, files, machine);
   cli::built_model const model = cli::build_model(task.config, task.job);
   cli::planning const p{.model_type = std::string(type_name(task.config)),
                         .facts = protrain::profile::dry_run(model.table, task.job, machine),

@@ -31,6 +31,16 @@ struct concurrent_rates {
   bool operator==(concurrent_rates const&) const = default;
 };
 
+/// What data sheets promise; for comparing only, no plan reads them. A rate of 0 isn't known.
+struct peak_rates {
+  flop_rate fp32{};
+  flop_rate half{};  ///< bf16 with fp32 sums
+  bandwidth device_memory{};
+  bandwidth link{};  ///< to the host, each way
+  text source{};     ///< of whom, and whether products are dense or sparse
+  bool operator==(peak_rates const&) const = default;
+};
+
 struct machine {
   text name{};
   text source{};                     ///< where the figures come from
@@ -49,8 +59,15 @@ struct machine {
   bandwidth collective{};            ///< all-gather and reduce-scatter bytes per rank
   picoseconds collective_latency{};  ///< added to each collective; 0 means `copy_latency`
   concurrent_rates concurrent{};
+  std::uint32_t hosts = 1;  ///< of this kind; `collective` is what a rank gets across all of them
+  peak_rates peak{};
   bool operator==(machine const&) const = default;
 };
+
+/// One rank for each device of all hosts.
+constexpr std::uint64_t all_ranks(machine const& m) noexcept {
+  return std::uint64_t{std::max(1U, m.devices)} * std::max(1U, m.hosts);
+}
 
 /// Ranks of a job of `world` that share this host.
 constexpr std::uint32_t local_ranks(machine const& m, std::uint64_t world) noexcept {

@@ -55,6 +55,39 @@ inline hw::concurrent_rates parse_concurrent(json_field const& f, std::uint64_t 
   return out;
 }
 
+/// Calls see(name, rate) for each rate of "peak".
+template <class Rates, class See>
+void each_peak(Rates& p, See const& see) {
+  see("fp32_flop_per_second", p.fp32.per_second);
+  see("half_flop_per_second", p.half.per_second);
+  see("device_memory_bytes_per_second", p.device_memory.per_second);
+  see("link_bytes_per_second", p.link.per_second);
+}
+
+inline json peak_json(hw::peak_rates const& p) {
+  json out{{"source", p.source.view()}};
+  each_peak(p, [&](char const* name, std::uint64_t per_second) {
+    if (per_second > 0) {
+      out[name] = per_second;
+    }
+  });
+  return out;
+}
+
+/// Its source must be there: a peak without one can't be compared with anything.
+inline hw::peak_rates parse_peak(json_field const& f, std::uint64_t most) {
+  hw::peak_rates out{.source = text(f.at("source").string())};
+  std::vector<std::string_view> known{"source"};
+  each_peak(out, [&](char const* name, std::uint64_t& per_second) {
+    known.emplace_back(name);
+    if (auto const given = f.find(name)) {
+      per_second = given->integer(1, most);
+    }
+  });
+  f.allow_only(known);
+  return out;
+}
+
 }  // namespace detail
 
 inline json to_json(hw::machine const& m) {
@@ -83,11 +116,17 @@ inline json to_json(hw::machine const& m) {
   if (json concurrent = detail::concurrent_json(m.concurrent); !concurrent.empty()) {
     out["concurrent"] = std::move(concurrent);
   }
+  if (m.hosts != 1) {
+    out["hosts"] = m.hosts;
+  }
+  if (m.peak != hw::peak_rates{}) {
+    out["peak"] = detail::peak_json(m.peak);
+  }
   return out;
 }
 
-/// Every figure must be there but `usable_threads`, which means all, `collective_latency_ps` and
-/// those in `concurrent`; rates are positive.
+/// Every figure must be there but `usable_threads`, which means all, `collective_latency_ps`, `hosts`
+/// (one) and those in `concurrent` and `peak`; rates are positive.
 inline hw::machine parse_machine(json_field const& top) {
   check_head(top, "machine");
   top.allow_only({"protrain",
@@ -108,7 +147,9 @@ inline hw::machine parse_machine(json_field const& top) {
                   "half_flop_per_second",
                   "collective_bytes_per_second",
                   "collective_latency_ps",
-                  "concurrent"});
+                  "concurrent",
+                  "hosts",
+                  "peak"});
   constexpr std::uint64_t most = std::uint64_t{1} << 60U;
   constexpr std::uint64_t second = 1'000'000'000'000;
   auto const rate = [&](char const* name) { return top.at(name).integer(1, most); };
@@ -118,6 +159,7 @@ inline hw::machine parse_machine(json_field const& top) {
   };
   auto const latency = top.find("collective_latency_ps");
   auto const concurrent = top.find("concurrent");
+  auto const peak = top.find("peak");
   return {.name = text(top.at("name").string()),
           .source = text(top.at("source").string()),
           .devices = count("devices"),
@@ -135,7 +177,9 @@ inline hw::machine parse_machine(json_field const& top) {
           .collective = {rate("collective_bytes_per_second")},
           .collective_latency = {latency ? latency->integer(0, second) : 0},
           .concurrent =
-              concurrent ? detail::parse_concurrent(*concurrent, most) : hw::concurrent_rates{}};
+              concurrent ? detail::parse_concurrent(*concurrent, most) : hw::concurrent_rates{},
+          .hosts = top.find("hosts") ? count("hosts") : 1,
+          .peak = peak ? detail::parse_peak(*peak, most) : hw::peak_rates{}};
 }
 
 inline hw::machine read_machine(std::string const& path) {

@@ -51,6 +51,7 @@ inline json plan_head(plan_subject const& s) {
             {"parameters", parameter_count(s.facts)},
             {"blocks", s.facts.blocks.size()}}},
           {"machine", s.machine},
+          {"trace", trace::name_of(s.facts.from)},
           {"job", io::to_json(s.facts.job)},
           {"fingerprint", hex16(trace::fingerprint(s.facts))}};
 }

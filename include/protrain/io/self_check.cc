@@ -2,6 +2,7 @@
 // Written by tools/self_checks: every header of this folder, twice.
 // clang-format off
 #include <protrain/io/config.hpp>
+#include <protrain/io/decoder.hpp>
 #include <protrain/io/file.hpp>
 #include <protrain/io/input_error.hpp>
 #include <protrain/io/job.hpp>
@@ -13,6 +14,7 @@
 #include <protrain/io/text_data.hpp>
 #include <protrain/io/trace.hpp>
 #include <protrain/io/config.hpp>
+#include <protrain/io/decoder.hpp>
 #include <protrain/io/file.hpp>
 #include <protrain/io/input_error.hpp>
 #include <protrain/io/job.hpp>

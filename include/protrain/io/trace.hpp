@@ -37,11 +37,6 @@ inline picoseconds read_nanoseconds(json_field const& f) {
 
 inline bytes read_bytes(json_field const& f) { return {f.integer(0, most_bytes)}; }
 
-inline std::string_view name_of(trace::source s) {
-  constexpr std::string_view names[] = {"analytic", "dry_run", "measured"};
-  return names[static_cast<std::size_t>(s)];
-}
-
 inline json to_json(model::parameter const& p) {
   json uses = json::array();
   for (block_id const b : p.uses) {
@@ -241,7 +236,7 @@ inline json to_json(trace::trace const& t) {
   }
   return {{"protrain", "trace"},
           {"version", 1},
-          {"source", detail::name_of(t.from)},
+          {"source", trace::name_of(t.from)},
           {"fingerprint", hex16(trace::fingerprint(t))},
           {"job", to_json(t.job)},
           {"parameters", std::move(parameters)},

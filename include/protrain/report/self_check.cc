@@ -5,6 +5,7 @@
 #include <protrain/report/knob_table.hpp>
 #include <protrain/report/memory_dump.hpp>
 #include <protrain/report/memory_table.hpp>
+#include <protrain/report/perfetto.hpp>
 #include <protrain/report/plan_summary.hpp>
 #include <protrain/report/progress.hpp>
 #include <protrain/report/shortage_dump.hpp>
@@ -13,6 +14,7 @@
 #include <protrain/report/knob_table.hpp>
 #include <protrain/report/memory_dump.hpp>
 #include <protrain/report/memory_table.hpp>
+#include <protrain/report/perfetto.hpp>
 #include <protrain/report/plan_summary.hpp>
 #include <protrain/report/progress.hpp>
 #include <protrain/report/shortage_dump.hpp>

@@ -24,6 +24,18 @@ enum class pin : std::uint8_t { free, keep, checkpoint, swap };
 /// Where the times come from; the bytes of a dry run are exact.
 enum class source : std::uint8_t { analytic, dry_run, measured };
 
+constexpr std::string_view name_of(source s) noexcept {
+  switch (s) {
+    case source::analytic:
+      return "analytic";
+    case source::dry_run:
+      return "dry_run";
+    case source::measured:
+      return "measured";
+  }
+  return "unknown";
+}
+
 /// The operator scopes of one name inside a block, added up. Times and saved bytes are without
 /// those of scopes inside; the rest of a block is what happens between its scopes.
 struct operator_facts {

@@ -9,7 +9,10 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstdint>
+#include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace plan_test {
@@ -156,6 +159,158 @@ TEST_CASE("LLaMA: the built-in one, and a file; a plan of one type is refused fo
   CHECK(other.err.find("model.type is llama: is another job's, this one has gpt2") !=
         std::string::npos);
   CHECK(plan("--model tiny-llama --plan " + file).code == 0);
+}
+
+TEST_CASE("every family: from its configuration, on a machine that nobody has") {
+  scratch_folder const folder;
+  std::string const model = folder / "config.json";
+  std::string const sizes = R"("hidden_size": 256, "num_hidden_layers": 4,
+      "num_attention_heads": 4, "vocab_size": 1000, "max_position_embeddings": 128)";
+  for (std::string const type : {"llama", "mistral", "qwen2", "qwen3", "opt"}) {
+    CAPTURE(type);
+    std::string const inner = type == "opt" ? "ffn_dim" : "intermediate_size";
+    write_file(model, "{\"model_type\": \"" + type + "\", " + sizes + ", \"" + inner + "\": 1024}");
+    answer const text = plan("--machine rtx3090x1 --model " + model);
+    CHECK(text.code == 0);
+    CHECK(text.err.empty());
+    CHECK(text.out.find("trace       analytic") != std::string::npos);
+    json const o = json::parse(plan("--json --machine rtx3090x1 --model " + model).out);
+    CHECK(o["model"]["type"] == type);
+    CHECK(o["trace"] == "analytic");
+    CHECK(o["model"]["blocks"] == 6);
+    answer const blocks = plan("--trace blocks --model " + model);
+    CHECK((blocks.code == 0) == (type == "llama"));
+    if (type != "llama") {
+      CHECK(blocks.err.find("--trace 'blocks'") != std::string::npos);
+      command train("examples/train", {"--model", model});
+      CHECK(train.wait().code == 1);
+      CHECK(train.complains("model_type is \"" + type + "\": must be one of gpt2, llama"));
+    }
+  }
+}
+
+TEST_CASE("traces: the blocks of train on its machine, operators elsewhere, or as one asks") {
+  CHECK(plan("--machine host-demo").out.find("trace       blocks") != std::string::npos);
+  CHECK(plan("--machine h200x1").out.find("trace       analytic") != std::string::npos);
+  CHECK(plan("--machine h200x1 --trace blocks").out.find("trace       blocks") !=
+        std::string::npos);
+  auto const peak = [](std::string const& words) {
+    json const o = json::parse(plan("--json --machine h200x1 --plan keep_all " + words).out);
+    return o["predicted"]["gpu_peak_bytes"].get<std::uint64_t>();
+  };
+  CHECK(peak("--attention eager") > peak(""));
+  CHECK(peak("--logit-chunks 4") < peak(""));
+  for (std::string const words : {"--trace blocks --attention eager",
+                                  "--trace blocks --logit-chunks 2",
+                                  "--attention sparse",
+                                  "--logit-chunks 0",
+                                  "--trace measured",
+                                  "--machine h200x1 --debug"}) {
+    CAPTURE(words);
+    answer const a = plan(words);
+    CHECK(a.code == 1);
+    CHECK(a.out.empty());
+    CHECK(std::count(a.err.begin(), a.err.end(), '\n') == 1);
+  }
+}
+
+TEST_CASE("a part of a model: state for what is trained alone, adapters beside what isn't") {
+  auto const planned = [](std::string const& words) {
+    return json::parse(
+        plan("--json --machine h200x1 --model tiny-llama --plan keep_all " + words).out);
+  };
+  auto const optimizer = [&](std::string const& words) {
+    return planned(words)["memory"]["gpu"]["optimizer"].get<std::uint64_t>();
+  };
+  // Granules of 128 elements: a norm of 32 has one. Split master: 10 bytes an element beside the value.
+  CHECK(optimizer("--trainable model.norm") == 128 * 10);
+  CHECK(optimizer("--trainable layers.0.*down_proj.weight") == 32 * 96 * 10);
+  CHECK(optimizer("") > 65'824 * 10);
+  // Of rank 4 beside q_proj [32, 32] and v_proj [16, 32] in each of 4 layers.
+  CHECK(planned("--lora-rank 4")["model"]["parameters"] == 65'824 + 4 * (4 * 64 + 4 * 48));
+  std::uint64_t const adapters = optimizer("--lora-rank 4");
+  CHECK(adapters > 0);
+  CHECK(adapters < optimizer("") / 10);
+  CHECK(optimizer("--lora-rank 4 --trainable model.norm") == adapters + 128 * 10);
+  CHECK(optimizer("--lora-rank 4 --lora-targets down_proj") != adapters);
+  for (auto const& [words, complaint] : std::vector<std::pair<std::string, std::string>>{
+           {"--trainable (", "--trainable '('"},
+           {"--trainable nothing", "names no parameter"},
+           {"--lora-targets q_proj", "needs --lora-rank"},
+           {"--lora-rank 2 --lora-targets norm", "names no matrix"},
+           {"--lora-rank 1.5", "--lora-rank '1.5'"},
+           {"--lora-rank 33", "--lora-rank '33'"},  // wider than the model
+           {"--trace blocks --lora-rank 2", "--lora-rank '2'"},
+           {"--trainable " + std::string(2000, '('), "at most 1000 characters"}}) {
+    CAPTURE(words);
+    answer const a = plan("--machine h200x1 --model tiny-llama " + words);
+    CHECK(a.code == 1);
+    CHECK(a.out.empty());
+    CHECK(a.err.find(complaint) != std::string::npos);
+    CHECK(std::count(a.err.begin(), a.err.end(), '\n') == 1);
+  }
+}
+
+TEST_CASE("sizes and times that nothing counts are refused, not wrapped") {
+  scratch_folder const folder;
+  std::string const model = folder / "huge.json";
+  write_file(model, R"({"model_type": "llama", "hidden_size": 1048576, "num_hidden_layers": 4,
+      "num_attention_heads": 1024, "intermediate_size": 4194304, "vocab_size": 256,
+      "max_position_embeddings": 16777216})");
+  auto slow = protrain::hw::h200x1();
+  slow.host_to_device = {1};
+  slow.concurrent = {};
+  protrain::io::write_machine(folder / "slow.json", slow);
+  for (std::string const words : {"--machine h200x1 --model " + model,
+                                  "--machine h200x1 --sequence 1048576 --model " + model,
+                                  "--sequence 1024 --model " + model,
+                                  "--sequence 1024 --trace blocks --model " + model,
+                                  "--machine " + (folder / "slow.json")}) {
+    CAPTURE(words);
+    answer const a = plan(words);
+    CAPTURE(a.err);
+    CHECK(a.code == 1);
+    CHECK(a.err.find("--model '") != std::string::npos);
+    CHECK(std::count(a.err.begin(), a.err.end(), '\n') == 1);
+  }
+  // Not refused, but too large: a step that takes minutes.
+  CHECK(plan("--machine h200x1 --sequence 16 --model " + model).code == 2);
+}
+
+TEST_CASE("a timeline to look at, and no file where there is no plan") {
+  scratch_folder const folder;
+  CHECK(plan("--machine h200x1 --perfetto " + (folder / "t.json")).code == 0);
+  json const t = json::parse(protrain::io::read_file(folder / "t.json"));
+  CHECK(t["traceEvents"].size() > 20);
+  answer const levels =
+      plan("--machine h200x1 --plan levels=1:2 --perfetto " + (folder / "l.json"));
+  CHECK(levels.code == 0);
+  CHECK(json::parse(protrain::io::read_file(folder / "l.json"))["traceEvents"].size() > 20);
+  CHECK(plan("--gpu-memory 1kB --perfetto " + (folder / "none.json")).code == 2);
+  CHECK_FALSE(std::filesystem::exists(folder / "none.json"));
+  answer const nowhere = plan("--perfetto /nowhere/t.json");
+  CHECK(nowhere.code != 0);
+  CHECK(nowhere.err.find("/nowhere/t.json") != std::string::npos);
+}
+
+TEST_CASE("a model of 32B on one GPU: state that fits both memories, and state that doesn't") {
+  scratch_folder const folder;
+  std::string const model = folder / "qwen2.5-32b.json";
+  write_file(model, R"({"model_type": "qwen2", "vocab_size": 152064, "hidden_size": 5120,
+      "num_hidden_layers": 64, "num_attention_heads": 40, "num_key_value_heads": 8,
+      "intermediate_size": 27648, "max_position_embeddings": 131072})");
+  std::string const job =
+      "--json --machine h200x1 --host-memory 500GB --sequence 1024 --model " + model + " ";
+  auto const at = [&](std::string const& words) { return plan(job + words); };
+  answer const once = at("--gpu-memory 16GiB");
+  REQUIRE(once.code == 0);
+  CHECK(json::parse(once.out)["model"]["parameters"] == 32'763'876'352);
+  answer const clipped = at("--gpu-memory 16GiB --clip 1");
+  CHECK(clipped.code == 0);
+  answer const twice = at("--gpu-memory 16GiB --accumulate 2");
+  CHECK(twice.code == 2);
+  CHECK(json::parse(twice.out)["short"]["bytes"] > 0);
+  CHECK(at("--accumulate 2").code == 0);
 }
 
 TEST_CASE("who holds the memory, of a plan and of one that doesn't fit") {

@@ -54,7 +54,7 @@ TEST_CASE("each figure is needed, and is a positive integer of the unit in its n
   auto const object = protrain::io::json::parse(good);
   for (auto const& member : object.items()) {
     CAPTURE(member.key());
-    if (member.key() == "concurrent") {
+    if (member.key() == "concurrent" || member.key() == "peak") {
       continue;
     }
     auto without = object;
@@ -109,6 +109,34 @@ TEST_CASE("figures of what runs together survive, and each may be missing") {
   other = object;
   other["collective_latency_ps"] = 1.5;
   CHECK(refused([&] { parse(other.dump()); }).field() == "collective_latency_ps");
+}
+
+TEST_CASE("hosts and peaks may be missing; a peak says where it is from") {
+  auto const object = protrain::io::to_json(*protrain::hw::preset("a100x4x4nodes"));
+  CHECK(object["hosts"] == 4);
+  auto without = object;
+  without.erase("hosts");
+  without.erase("peak");
+  CHECK(parse(without.dump()).hosts == 1);
+  CHECK(parse(without.dump()).peak == protrain::hw::peak_rates{});
+  for (auto const& member : object["peak"].items()) {
+    CAPTURE(member.key());
+    auto other = object;
+    other["peak"].erase(member.key());
+    if (member.key() == "source") {
+      CHECK(refused([&] { parse(other.dump()); }).field() == "peak.source");
+      continue;
+    }
+    CHECK(parse(other.dump()) != parse(object.dump()));
+    other["peak"][member.key()] = -1;
+    CHECK(refused([&] { parse(other.dump()); }).field() == "peak." + member.key());
+  }
+  auto other = object;
+  other["peak"]["int8_flop_per_second"] = 1;
+  CHECK(refused([&] { parse(other.dump()); }).field() == "peak.int8_flop_per_second");
+  other = object;
+  other["hosts"] = 0;
+  CHECK(refused([&] { parse(other.dump()); }).field() == "hosts");
 }
 
 TEST_CASE("unknown members, other kinds and versions") {

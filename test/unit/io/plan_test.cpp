@@ -76,6 +76,7 @@ TEST_CASE("the members of a feasible answer, and sums that are exact") {
   CHECK(a["model"]["parameters"] == 256 * 64 + 2 * 64 * 768);
   CHECK(a["model"]["blocks"] == 4);
   CHECK(a["machine"] == "host-demo");
+  CHECK(a["trace"] == "analytic");
   CHECK(a["job"]["micro_batch"] == 2);
   for (char const* const name : {"string",
                                  "chunk_bytes",

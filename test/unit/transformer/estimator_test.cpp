@@ -8,6 +8,8 @@
 #include "protrain/core/queue.hpp"
 #include "protrain/device/ledger.hpp"
 #include "protrain/hw/presets.hpp"
+#include "protrain/model/decoder.hpp"
+#include "protrain/model/operations.hpp"
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/plan.hpp"
 #include "protrain/plan/policies.hpp"
@@ -15,6 +17,7 @@
 #include "protrain/profile/dry_run.hpp"
 #include "protrain/schedule/memory.hpp"
 #include "protrain/schedule/program.hpp"
+#include "protrain/trace/analytic.hpp"
 
 #include <doctest/doctest.h>
 
@@ -204,6 +207,34 @@ TEST_CASE("estimator forgets categories: sums by hand") {
     trace::block_shape const& body = s.facts.shapes[s.facts.blocks[1].index()];
     CHECK(swapping.predicted.host.maximum[at(category::swapped)] == 2 * body.saved.value);
   }
+}
+
+TEST_CASE("operators nobody has written save what the written blocks save") {
+  model::job const job = job_of(512, 1, 0);
+  auto const layer = [](trace::trace const& t) { return t.shape(block_id{1}); };
+  auto const eager = [&](model::decoder_config const& c) {
+    return trace::analytic(c, job, hw::h200x1(), {.attention = model::attention_kind::eager});
+  };
+  auto const check = [&](trace::trace const& written, trace::trace const& said) {
+    CHECK(said.parameters == written.parameters);
+    CHECK(said.blocks.size() == written.blocks.size());
+    CHECK(said.batch == written.batch);
+    CHECK(layer(said).saved == layer(written).saved);
+    CHECK(layer(said).input == layer(written).input);
+    CHECK(layer(said).output == layer(written).output);
+    REQUIRE(layer(said).levels.size() == layer(written).levels.size());
+    for (std::size_t k = 0; k < layer(said).levels.size(); ++k) {
+      CHECK(layer(said).levels[k].saved == layer(written).levels[k].saved);
+      CHECK(layer(said).levels[k].rebuilt == layer(written).levels[k].rebuilt);
+    }
+  };
+  model::gpt2_config const gpt2{.layers = 2, .hidden = 256, .heads = 4, .inner = 1024};
+  check(profile::dry_run(transformer::make_gpt2<bfloat16>(gpt2), job),
+        eager(model::decoder_of(gpt2)));
+  model::llama_config const llama{
+      .layers = 2, .hidden = 256, .heads = 8, .key_heads = 2, .inner = 704, .vocabulary = 1000};
+  check(profile::dry_run(transformer::make_llama<bfloat16>(llama), job),
+        eager(model::decoder_of(llama)));
 }
 
 }  // namespace estimator_test
