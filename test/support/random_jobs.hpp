@@ -64,6 +64,15 @@ inline std::uint64_t scaled(std::uint64_t full) {
   return by > 1 ? std::max<std::uint64_t>(full / by, 1) : full;
 }
 
+/// Of cases in a row, each met in several ways: all, but where tests are scaled down every seventh, so
+/// that every way still meets cases of every kind.
+struct turns {
+  std::uint64_t stride = scaled(100) < 100 ? 7 : 1;
+  std::uint64_t met = 0;
+
+  bool next() { return met++ % stride == 0; }
+};
+
 namespace detail {
 
 inline model::job random_job(random_source& r) {
