@@ -8,18 +8,25 @@
 #include "examples/cli/planning.hpp"
 #include "examples/cli/program.hpp"
 #include "examples/cli/runfiles.hpp"
+#include "protrain/hw/machine.hpp"
 #include "protrain/hw/presets.hpp"
 #include "protrain/io/config.hpp"
 #include "protrain/io/file.hpp"
+#include "protrain/io/input_error.hpp"
+#include "protrain/model/config.hpp"
 #include "protrain/model/decoder.hpp"
 #include "protrain/model/operations.hpp"
 #include "protrain/profile/dry_run.hpp"
 #include "protrain/report/memory_table.hpp"
 #include "protrain/report/plan_summary.hpp"
 #include "protrain/trace/analytic.hpp"
+#include "protrain/trace/trace.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,27 +38,45 @@ std::vector<std::string_view> const dtypes{"bf16", "fp32"};
 /// The operators' times on a machine that isn't there, or the blocks that `train` runs.
 enum class facts : std::uint8_t { blocks, analytic };
 
-facts read_facts(cli::flags const& f, cli::model_task const& task, protrain::hw::machine const& m) {
+/// Flags that only an analytic trace listens to.
+constexpr std::array analytic_flags{
+    "attention", "logit-chunks", "trainable", "lora-rank", "lora-targets"};
+
+/// The blocks that `train` would run, if there are any: some of what planning takes nobody has written.
+std::optional<protrain::model::config> written(cli::model_task const& task) {
   using protrain::model::family;
-  bool const written = task.shape.type == family::gpt2 || task.shape.type == family::llama;
-  bool const here = !cli::trains_part(f) && m.name == protrain::hw::host_demo().name;
-  std::string const wanted =
-      f.choice("trace", written && here ? "blocks" : "analytic", {"blocks", "analytic"});
-  if (wanted == "blocks" && !written) {
-    f.refuse("trace",
-             "needs blocks, and for a " + std::string(name_of(task.shape.type)) +
-                 " there are none; leave it out");
+  if (task.shape.type != family::gpt2 && task.shape.type != family::llama) {
+    return {};
   }
-  for (char const* const style :
-       {"attention", "logit-chunks", "trainable", "lora-rank", "lora-targets"}) {
-    if (wanted == "blocks" && f.given(style)) {
+  try {
+    return protrain::io::read_config(task.file, task.shape.dropout);
+  } catch (protrain::io::input_error const&) {
+    return {};
+  }
+}
+
+facts read_facts(cli::flags const& f, cli::model_task const& task, protrain::hw::machine const& m) {
+  bool const asked = std::ranges::any_of(analytic_flags, [&](auto name) { return f.given(name); });
+  bool const here = !asked && m.name == protrain::hw::host_demo().name && written(task);
+  std::string const wanted =
+      f.choice("trace", here ? "blocks" : "analytic", {"blocks", "analytic"});
+  if (wanted == "analytic") {
+    if (task.job.debug) {
+      throw cli::usage_error(
+          "--debug: guards blocks, and an analytic trace has none; leave it out");
+    }
+    return facts::analytic;
+  }
+  for (char const* const style : analytic_flags) {
+    if (f.given(style)) {
       f.refuse(style, "is for --trace analytic; blocks are as they are written");
     }
   }
-  if (wanted == "analytic" && task.job.debug) {
-    throw cli::usage_error("--debug: guards blocks, and an analytic trace has none; leave it out");
-  }
-  return wanted == "blocks" ? facts::blocks : facts::analytic;
+  return facts::blocks;
+}
+
+bool eager(cli::flags const& f) {
+  return f.choice("attention", "fused", {"eager", "fused"}) == "eager";
 }
 
 protrain::trace::trace make_trace(cli::flags const& f,
@@ -62,12 +87,11 @@ protrain::trace::trace make_trace(cli::flags const& f,
     return protrain::profile::dry_run(cli::build_model(config, task.job).table, task.job, m);
   }
   using protrain::model::attention_kind;
-  bool const eager = f.choice("attention", "fused", {"eager", "fused"}) == "eager";
   return protrain::trace::analytic(
       task.shape,
       task.job,
       m,
-      {.attention = eager ? attention_kind::eager : attention_kind::fused,
+      {.attention = eager(f) ? attention_kind::eager : attention_kind::fused,
        .logit_chunks = f.integer("logit-chunks", 1, 1, std::uint64_t{1} << 20U)},
       cli::read_parameters(f, task.shape, task.job.type));
 }
@@ -104,8 +128,8 @@ int run(int count, char** words) {
   cli::add_plan_flag(f);
   f.add("trace",
         "blocks|analytic",
-        "by machine",
-        "blocks as train runs them (host-demo; GPT-2, LLaMA), or operators on a roofline")
+        "as fits",
+        "blocks as train runs them (by default on host-demo), or operators on a roofline")
       .add("attention", "eager|fused", "fused", "of an analytic trace")
       .add("logit-chunks", "N", "1", "of an analytic trace: more are made twice, and not kept");
   cli::add_part_flags(f);
@@ -118,18 +142,19 @@ int run(int count, char** words) {
     return 0;
   }
   protrain::hw::machine const machine = cli::read_machine(f, "host-demo");
-  cli::model_task const task = cli::read_model_task(f, dtypes, files, machine);
+  cli::model_task const task =
+      cli::read_model_task(f, dtypes, files, machine, eager(f) || f.text("trace") == "blocks");
   cli::planning const p{.model_type = std::string(name_of(task.shape.type)),
                         .facts = make_trace(f, task, machine),
                         .machine = machine,
                         .budget = cli::read_budget(f, machine, task.job.world)};
   auto const wanted = cli::read_request(f, p);
   auto const found = cli::make_plan(p, wanted);
-  if (f.given("json")) {
-    std::printf("%s\n", cli::plan_json(p, found).c_str());
-  }
   if (found && f.given("perfetto")) {
     protrain::io::write_file(*f.text("perfetto"), cli::timeline_json(p, *found));
+  }
+  if (f.given("json")) {
+    std::printf("%s\n", cli::plan_json(p, found).c_str());
   }
   if (!found) {
     std::fprintf(stderr, "plan: %s\n", cli::shortage(p, wanted, found.failure()).c_str());

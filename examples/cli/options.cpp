@@ -69,23 +69,23 @@ double below_one(flags const& f, double fallback) {
 
 /// A rough size in bytes of everything a step touches, in floating point: jobs whose exact sizes
 /// could overflow are refused by it.
-double rough_bytes(model::decoder_config const& c, model::job const& j) {
+double rough_bytes(model::decoder_config const& c, model::job const& j, bool eager) {
   auto const real = [](std::uint64_t n) { return static_cast<double>(n); };
   double const saved = 16 * real(c.hidden) + 8 * real(c.query_width()) + 6 * real(c.inner) +
-                       2 * real(j.sequence) * real(c.heads);
+                       (eager ? 2 * real(j.sequence) * real(c.heads) : 0);
   double const rows = real(j.sequence) * real(j.micro_batch);
   return 16 * real(parameter_count(c)) +
          4 * rows * (saved * real(c.layers) * real(j.accumulate) + 2 * real(c.vocabulary));
 }
 
-void check_sizes(flags const& f, model::decoder_config const& c, model::job const& j) {
+void check_sizes(flags const& f, model::decoder_config const& c, model::job const& j, bool eager) {
   if (auto const bytes = protrain::update::bytes_of(j); !bytes) {
     std::string const reason = bytes.failure().what;
     f.given("state")
         ? f.refuse("state", reason)
         : throw usage_error("--dtype '" + std::string(name_of(j.type)) + "': " + reason);
   }
-  if (rough_bytes(c, j) > 0x1p52) {
+  if (rough_bytes(c, j, eager) > 0x1p52) {
     throw usage_error("--model " + quote(model_name(f)) +
                       ": the job moves more than 4 PiB a step; give a smaller --micro-batch, "
                       "--sequence or model");
@@ -100,8 +100,8 @@ double rough_flops(model::decoder_config const& c, model::job const& j) {
   return 8 * rows * (real(parameter_count(c)) + real(c.vocabulary) * real(c.embedding) + pairs);
 }
 
-/// The lowest rate that bytes may move at, in bytes a second.
-double lowest_rate(hw::machine const& m) {
+/// The lowest rate that bytes of the job may move at, in bytes a second.
+double lowest_rate(hw::machine const& m, model::job const& j) {
   double lowest = std::numeric_limits<double>::infinity();
   auto const see = [&](protrain::bandwidth rate) {
     if (rate.per_second > 0) {
@@ -113,29 +113,35 @@ double lowest_rate(hw::machine const& m) {
                                        c.both_ways,
                                        c.beside_compute,
                                        c.beside_update,
-                                       c.all_ranks}) {
+                                       hw::copies_of_rank(m, j.world)}) {
     see(copies.host_to_device);
     see(copies.device_to_host);
   }
   see(m.device_bandwidth);
-  see(m.host_bandwidth);
-  see(m.collective);
+  see(hw::share_of_rank(m, m.host_bandwidth, hw::local_ranks(m, j.world)));
   see(c.update_beside_copies);
+  if (j.world > 1) {
+    see(m.collective);
+  }
   return lowest;
 }
 
-/// Times are picoseconds in 64 bits, 213 days; operations have 64 bits, too.
+/// Times are picoseconds in 64 bits, 213 days; operations have 64 bits, too. What is refused here
+/// nobody would wait for.
 void check_times(flags const& f,
                  model::decoder_config const& c,
                  model::job const& j,
-                 hw::machine const& m) {
-  constexpr double longest = 1e5;  // seconds
+                 hw::machine const& m,
+                 bool eager) {
+  constexpr double longest = 100 * 86'400.0;
   double const flops = rough_flops(c, j);
   double const computing = flops / static_cast<double>(hw::compute_rate(m, j.type).per_second);
-  double const moving = rough_bytes(c, j) / lowest_rate(m);
-  if (flops > 0x1p62 || computing > longest || moving > longest) {
-    throw usage_error("--model " + quote(model_name(f)) + ": a step takes days on machine " +
-                      std::string(m.name.view()) +
+  double const moving = rough_bytes(c, j, eager) / lowest_rate(m, j);
+  auto const programs = static_cast<double>(c.layers) * static_cast<double>(j.accumulate);
+  double const waiting = 20 * programs * (m.copy_latency + hw::collective_latency(m)).seconds();
+  if (flops > 0x1p62 || computing + moving + waiting > longest) {
+    throw usage_error("--model " + quote(model_name(f)) + ": a step takes months on machine " +
+                      quote(m.name.view()) +
                       "; give a smaller --micro-batch, --accumulate, --sequence or model, or a "
                       "faster --machine");
   }
@@ -148,7 +154,8 @@ std::optional<double> read_dropout(flags const& f) {
 model::job read_job(flags const& f,
                     std::vector<std::string_view> const& dtypes,
                     model::decoder_config const& c,
-                    hw::machine const& machine) {
+                    hw::machine const& machine,
+                    bool eager) {
   model::job j;
   j.type = dtype_named(f.choice("dtype", std::string(dtypes.front()), dtypes));
   j.state = read_state(f, j.type);
@@ -164,8 +171,8 @@ model::job read_job(flags const& f,
                                        "of at least 0; 0 means no clipping"));
   j.dropout = static_cast<float>(c.dropout);
   j.debug = f.given("debug");
-  check_sizes(f, c, j);
-  check_times(f, c, j, machine);
+  check_sizes(f, c, j, eager);
+  check_times(f, c, j, machine, eager);
   return j;
 }
 
@@ -196,17 +203,18 @@ training_task read_task(flags const& f,
   training_task t{.model = model_name(f)};
   t.config = protrain::io::read_config(model_file(f, files), read_dropout(f));
   auto const shape = std::visit([](auto const& c) { return model::decoder_of(c); }, t.config);
-  t.job = read_job(f, dtypes, shape, machine);
+  t.job = read_job(f, dtypes, shape, machine, true);
   return t;
 }
 
 model_task read_model_task(flags const& f,
                            std::vector<std::string_view> const& dtypes,
                            runfiles const& files,
-                           hw::machine const& machine) {
+                           hw::machine const& machine,
+                           bool eager) {
   model_task t{.model = model_name(f), .file = model_file(f, files)};
   t.shape = protrain::io::read_decoder(t.file, read_dropout(f));
-  t.job = read_job(f, dtypes, t.shape, machine);
+  t.job = read_job(f, dtypes, t.shape, machine, eager);
   return t;
 }
 

@@ -36,7 +36,7 @@ struct model_task {
 void add_task_flags(flags& f, std::vector<std::string_view> const& dtypes);
 
 /// One rank for each device of `machine`, unless said otherwise. Throws usage_error, also for sizes and
-/// times that no plan counts, or protrain::io::input_error.
+/// times that no plan counts, or protrain::io::input_error. `eager`: attention holds all pairs.
 training_task read_task(flags const& f,
                         std::vector<std::string_view> const& dtypes,
                         runfiles const& files,
@@ -44,7 +44,8 @@ training_task read_task(flags const& f,
 model_task read_model_task(flags const& f,
                            std::vector<std::string_view> const& dtypes,
                            runfiles const& files,
-                           protrain::hw::machine const& machine);
+                           protrain::hw::machine const& machine,
+                           bool eager);
 
 /// `--gpu-memory` and `--host-memory`; the machine's where they aren't given.
 void add_budget_flags(flags& f);

@@ -22,10 +22,14 @@ constexpr char const* default_targets = "q_proj|v_proj|c_attn";
 class name_pattern {
  public:
   name_pattern(flags const& f, char const* flag, std::string const& fallback)
-      : pattern_(compiled(f, flag, f.text(flag).value_or(fallback))) {}
+      : flags_(&f), flag_(flag), pattern_(compiled(f, flag, f.text(flag).value_or(fallback))) {}
 
   bool operator()(std::string_view name) const {
-    return std::regex_search(name.begin(), name.end(), pattern_);
+    try {
+      return std::regex_search(name.begin(), name.end(), pattern_);
+    } catch (std::regex_error const&) {
+      flags_->refuse(flag_, "takes too much work to match a name; give a simpler one");
+    }
   }
 
  private:
@@ -42,6 +46,8 @@ class name_pattern {
              "must be a regular expression of at most 1000 characters, as in 'layers\\.0\\.|norm'");
   }
 
+  flags const* flags_;
+  char const* flag_;
   std::regex pattern_;
 };
 
@@ -76,7 +82,9 @@ std::vector<model::parameter> read_parameters(flags const& f,
   }
   if (rank > 0 &&
       add_adapters(table, rank, name_pattern(f, "lora-targets", default_targets)) == 0) {
-    f.refuse("lora-targets", "names no matrix of a layer or an untied head");
+    f.refuse("lora-targets",
+             "names no matrix of a layer or an untied head that is at least as wide and high as "
+             "the rank");
   }
   return table;
 }

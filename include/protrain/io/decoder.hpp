@@ -6,7 +6,9 @@
 #include "protrain/io/config.hpp"
 #include "protrain/io/json.hpp"
 #include "protrain/model/decoder.hpp"
+#include "protrain/model/gpt2.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -91,7 +93,7 @@ inline model::decoder_config parse_gated(json_field const& top, model::family ty
   c.mlp_bias = type == family::llama && flag(top, "mlp_bias", false);
   if (type == family::mistral) {
     auto const window = top.find("sliding_window");
-    c.window = window ? window->integer(1, limit::positions) : 0;
+    c.window = window ? window->integer(1, limit::positions) : top.has("sliding_window") ? 0 : 4096;
   } else {
     refuse_switch(top, "use_sliding_window");
   }
@@ -122,17 +124,49 @@ inline model::decoder_config parse_opt(json_field const& top) {
   c.final_norm = c.norm_first && !flag(top, "_remove_final_layer_norm", false);
   c.norm_weights = flag(top, "layer_norm_elementwise_affine", true);
   c.query_bias = c.output_bias = c.mlp_bias = flag(top, "enable_bias", true);
+  c.relu = true;
   if (auto const f = top.find("activation_function")) {
-    f->choice({"relu"});
+    c.relu = f->choice({"relu", "gelu", "gelu_new"}) == 0;
   }
   return c;
 }
 
-inline model::decoder_config parse_family(json_field const& top, std::optional<double> dropout) {
+/// GPT-2: switches that change values only are not looked at, the largest of its dropouts counts.
+inline model::decoder_config parse_gpt2_shape(json_field const& top) {
+  using limit = config_limits;
+  model::gpt2_config c;
+  c.layers = top.at("n_layer").integer(1, limit::layers);
+  c.hidden = top.at("n_embd").integer(1, limit::channels);
+  c.heads = top.at("n_head").integer(1, limit::channels);
+  if (c.hidden % c.heads != 0) {
+    top.at("n_head").fail("must divide n_embd, which is " + std::to_string(c.hidden));
+  }
+  auto const inner = top.find("n_inner");
+  c.inner = inner ? inner->integer(1, limit::inner) : 4 * c.hidden;
+  c.vocabulary = top.at("vocab_size").integer(1, limit::vocabulary);
+  auto const older = top.find("n_ctx");
+  auto const positions = top.find("n_positions");
+  c.positions = (positions || !older ? top.at("n_positions") : *older).integer(1, limit::positions);
+  c.dropout = 0;
+  for (char const* const name : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
+    auto const p = top.find(name);
+    c.dropout = std::max(c.dropout, p ? p->number(0, 1) : 0.1);
+  }
+  c.tied = flag(top, "tie_word_embeddings", true);
+  refuse_switch(top, "add_cross_attention");
+  model::decoder_config out = model::decoder_of(c);
+  if (auto const f = top.find("activation_function")) {
+    out.relu =
+        f->choice({"gelu_new", "gelu", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu"}) == 4;
+  }
+  return out;
+}
+
+inline model::decoder_config parse_family(json_field const& top) {
   using model::family;
   switch (top.at("model_type").choice({"gpt2", "opt", "llama", "mistral", "qwen2", "qwen3"})) {
     case 0:
-      return model::decoder_of(parse_gpt2(top, dropout));
+      return parse_gpt2_shape(top);
     case 1:
       return parse_opt(top);
     case 2:
@@ -151,7 +185,7 @@ inline model::decoder_config parse_family(json_field const& top, std::optional<d
 /// A configuration of any family. `dropout` replaces the file's.
 inline model::decoder_config parse_decoder(json_field const& top,
                                            std::optional<double> dropout = {}) {
-  model::decoder_config c = detail::parse_family(top, dropout);
+  model::decoder_config c = detail::parse_family(top);
   c.dropout = dropout.value_or(c.dropout);
   if (model::parameter_count(c) > config_limits::parameters) {
     top.at(c.type == model::family::gpt2 ? "n_layer" : "num_hidden_layers")

@@ -54,6 +54,9 @@ class json_field {
     return {*found, *file_, below(name)};
   }
 
+  /// Whether there is such a member, null or not.
+  bool has(char const* name) const { return as_object().contains(name); }
+
   /// A member, unless it is missing or null.
   std::optional<json_field> find(char const* name) const {
     json const& object = as_object();

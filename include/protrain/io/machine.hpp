@@ -160,6 +160,13 @@ inline hw::machine parse_machine(json_field const& top) {
   auto const latency = top.find("collective_latency_ps");
   auto const concurrent = top.find("concurrent");
   auto const peak = top.find("peak");
+  auto const hosts = top.find("hosts");
+  constexpr std::uint64_t most_ranks = std::uint64_t{1} << 16U;
+  if (std::uint64_t const most_hosts =
+          most_ranks / std::min(most_ranks, top.at("devices").integer(1, most_ranks));
+      hosts) {
+    hosts->integer(1, most_hosts);
+  }
   return {.name = text(top.at("name").string()),
           .source = text(top.at("source").string()),
           .devices = count("devices"),
@@ -178,7 +185,7 @@ inline hw::machine parse_machine(json_field const& top) {
           .collective_latency = {latency ? latency->integer(0, second) : 0},
           .concurrent =
               concurrent ? detail::parse_concurrent(*concurrent, most) : hw::concurrent_rates{},
-          .hosts = top.find("hosts") ? count("hosts") : 1,
+          .hosts = hosts ? count("hosts") : 1,
           .peak = peak ? detail::parse_peak(*peak, most) : hw::peak_rates{}};
 }
 

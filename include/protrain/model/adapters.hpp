@@ -3,10 +3,14 @@
 // Training a part of a model: frozen parameters, and low-rank adapters beside frozen matrices (LoRA),
 // as changes of a parameter table and of the operators that read it.
 
+#include "protrain/core/config.hpp"
 #include "protrain/core/dtype.hpp"
+#include "protrain/core/ids.hpp"
 #include "protrain/core/math.hpp"
 #include "protrain/core/text.hpp"
+#include "protrain/model/decoder.hpp"
 #include "protrain/model/job.hpp"
+#include "protrain/model/llama.hpp"
 #include "protrain/model/operations.hpp"
 #include "protrain/model/parameter.hpp"
 
@@ -20,12 +24,8 @@
 
 namespace protrain::inline v0::model {
 
-/// Says of a parameter's name whether it is meant.
-template <class F>
-concept name_filter = std::predicate<F const&, std::string_view>;
-
 /// Freezes all parameters but those that `wanted` accepts. How many tensors are left to train.
-template <name_filter Wanted>
+template <std::predicate<std::string_view> Wanted>
 constexpr std::size_t train_only(std::vector<parameter>& table, Wanted const& wanted) {
   std::size_t left = 0;
   for (parameter& p : table) {
@@ -57,9 +57,10 @@ constexpr parameter adapter_of(parameter const& p,
 }  // namespace detail
 
 /// Gives each matrix that `wanted` accepts two trainable factors right behind it: A [rank, inputs] in
-/// "<module>.lora_A.weight" and B [outputs, rank] in "<module>.lora_B.weight". Embeddings and tied
-/// tensors get none. Freezes nothing. How many matrices got them; `rank` is positive.
-template <name_filter Wanted>
+/// "<module>.lora_A.weight" and B [outputs, rank] in "<module>.lora_B.weight". Tensors of block 0, which
+/// embeds, and tied ones get none, and none whose extents are below `rank`. Freezes nothing. How many
+/// matrices got them; `rank` is positive.
+template <std::predicate<std::string_view> Wanted>
 constexpr std::size_t add_adapters(std::vector<parameter>& table,
                                    std::uint64_t rank,
                                    Wanted const& wanted) {
@@ -68,7 +69,8 @@ constexpr std::size_t add_adapters(std::vector<parameter>& table,
   std::size_t added = 0;
   for (parameter& p : table) {
     bool const matrix = p.shape.size() == 2 && p.name.view().ends_with(detail::weight_suffix) &&
-                        p.uses.size() == 1 && p.uses.front() != block_id{0};
+                        p.uses.size() == 1 && p.uses.front() != block_id{0} &&
+                        std::min(p.shape[0], p.shape[1]) >= rank;
     bool const adapted = matrix && wanted(p.name.view());
     out.push_back(std::move(p));
     if (adapted) {
@@ -106,21 +108,28 @@ constexpr parameter const* row_of(block_rows const& rows,
   return nullptr;
 }
 
-/// x A^T B^T beside a product: two thin products more, and x A^T is kept.
+/// y += x A^T B^T beside a product: two thin products more, which mostly wait for x and y. x A^T is
+/// kept, and backward has dy B for a while.
 constexpr void add_factors(operation& o, parameter const& a, parameter const& b, job const& j) {
   std::uint64_t const tokens = checked_mul(j.micro_batch, j.sequence);
   std::uint64_t const weights = checked_add(elements(a), elements(b));
   std::uint64_t const flops = product(2, tokens, weights);
   std::uint64_t const middle = granules(product(tokens, a.shape.front(), size_of(j.type)));
-  std::uint64_t const moved =
-      checked_add(checked_mul(weights, size_of(j.type)), checked_mul(2, middle));
-  o.flops = checked_add(o.flops, flops);
-  o.moved = checked_add(o.moved, moved);
-  o.backward_flops = checked_add(o.backward_flops, flops);
-  o.backward_moved = checked_add(o.backward_moved, moved);
-  o.weight_flops = checked_add(o.weight_flops, flops);
-  o.weight_moved = checked_add(o.weight_moved, moved);
-  o.kept = checked_add(o.kept, middle);
+  std::uint64_t const thin = checked_add(checked_mul(weights, size_of(j.type)), middle);
+  auto const wide = [&](std::uint64_t channels) {
+    return product(tokens, channels, size_of(j.type));
+  };
+  std::uint64_t const inputs = wide(a.shape.back());
+  std::uint64_t const outputs = wide(b.shape.front());
+  auto const add = [](std::uint64_t& sum, std::uint64_t more) { sum = checked_add(sum, more); };
+  add(o.flops, flops);
+  add(o.moved, checked_add(thin, checked_add(inputs, checked_mul(2, outputs))));
+  add(o.backward_flops, flops);
+  add(o.backward_moved, checked_add(thin, checked_add(outputs, checked_mul(2, inputs))));
+  add(o.weight_flops, flops);
+  add(o.weight_moved, checked_add(thin, checked_add(inputs, outputs)));
+  add(o.kept, middle);
+  add(o.scratch_backward, middle);
 }
 
 /// What backward does for weights, by the share of them that are trained.

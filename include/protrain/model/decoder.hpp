@@ -58,6 +58,7 @@ struct decoder_config {
   bool norm_first = true;    ///< each norm comes before its half of a layer
   bool final_norm = true;    ///< a norm before the head
   bool norm_weights = true;  ///< OPT's norms may have none
+  bool relu = false;         ///< the activation of an MLP without a gate; else a smooth one
   bool query_bias = false;   ///< of queries, keys and values
   bool output_bias = false;  ///< of the attention's output
   bool mlp_bias = false;

@@ -7,10 +7,10 @@
 #include "protrain/core/math.hpp"
 #include "protrain/model/decoder.hpp"
 #include "protrain/model/job.hpp"
+#include "protrain/model/llama.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -78,9 +78,9 @@ struct operator_sizes {
   constexpr std::uint64_t wide(std::uint64_t width) const {
     return granules(product(rows(), width, size_of(j.type)));
   }
-  /// Bytes of `count` fp32 numbers a token.
+  /// Bytes of a tensor of `count` fp32 numbers a token.
   constexpr std::uint64_t sums(std::uint64_t count) const {
-    return checked_mul(count, granules(checked_mul(rows(), size_of(dtype::f32))));
+    return granules(product(rows(), count, size_of(dtype::f32)));
   }
   constexpr std::uint64_t packed() const {
     return checked_add(c.query_width(), checked_mul(2, c.key_width()));
@@ -94,7 +94,10 @@ struct operator_sizes {
     std::uint64_t const triangle = checked_mul(w, checked_add(w, 1)) / 2;
     return checked_mul(j.micro_batch, checked_add(triangle, checked_mul(t - w, w)));
   }
-  constexpr std::uint64_t norm_sums() const { return sums(has_layer_norm(c.type) ? 2 : 1); }
+  /// Of means and deviations, a tensor each, or of one number a row.
+  constexpr std::uint64_t norm_sums() const {
+    return checked_mul(has_layer_norm(c.type) ? 2 : 1, sums(1));
+  }
 };
 
 /// y = x w^T: two products in backward, each as dear as the forward's.
@@ -195,6 +198,7 @@ constexpr void add_attention(operator_sizes const& s,
     out.push_back(norms);
   } else if (position_rows(c) == 0) {
     operation rotary = elementwise(s, "rotary", turned, turned);
+    rotary.from = drop::products;  // in place of what the product made, and made again with it
     rotary.backward_moved = rotary.moved;
     rotary.scratch_backward = s.wide(s.packed());
     out.push_back(rotary);
@@ -212,7 +216,7 @@ constexpr void add_mlp(operator_sizes const& s, std::vector<operation>& out) {
   decoder_config const& c = s.c;
   tensor_names const names = names_of(c.type);
   std::uint64_t const matrices = has_gate(c.type) ? 2 : 1;
-  bool const relu = c.type == family::opt;  // whose output tells its derivative
+  bool const relu = c.relu;  // its output tells its derivative
   operation up = linear(s,
                         has_gate(c.type) ? "gate_up" : "up",
                         {names.up, names.gate},
@@ -314,10 +318,16 @@ constexpr block_operations head_operations(decoder_config const& c,
   loss.kept = s.sums(1);
   loss.scratch_backward = s.wide(c.embedding);
   if (style.logit_chunks > 1) {
-    std::uint64_t const rows = ceil_div(s.rows(), style.logit_chunks);
+    std::uint64_t const chunks = std::min(style.logit_chunks, s.rows());
+    std::uint64_t const rows = ceil_div(s.rows(), chunks);
     std::uint64_t const chunk = granules(detail::product(rows, c.vocabulary, size_of(j.type)));
+    // Every chunk reads the weights, and adds to their gradient.
+    std::uint64_t const again =
+        detail::product(chunks - 1, checked_mul(c.embedding, c.vocabulary), size_of(j.type));
+    loss.moved = checked_add(loss.moved, again);
     loss.backward_flops = checked_add(loss.backward_flops, loss.flops);
-    loss.backward_moved = checked_add(loss.backward_moved, loss.moved);
+    loss.backward_moved = checked_add(checked_add(loss.backward_moved, loss.moved), again);
+    loss.weight_moved = checked_add(loss.weight_moved, checked_mul(2, again));
     loss.scratch_forward = chunk;
     loss.scratch_backward = checked_add(loss.scratch_backward, chunk);
   } else {

@@ -3,6 +3,7 @@
 // The simulated timeline of a step in the JSON trace format that ui.perfetto.dev opens: a track for
 // each queue, and who holds the memory over time. With JSON, hence not in the umbrella.
 
+#include "protrain/core/config.hpp"
 #include "protrain/core/queue.hpp"
 #include "protrain/core/result.hpp"
 #include "protrain/core/units.hpp"
@@ -63,11 +64,12 @@ inline io::json slice(schedule::program const& p,
 /// of the last. Where nothing does: empty.
 inline std::vector<sim::interval> in_use(schedule::program const& p, sim::timeline const& t) {
   std::vector<sim::interval> out(p.allocations.size());
+  std::vector<bool> seen(p.allocations.size(), false);
   for (std::size_t i = 0; i < p.instructions.size(); ++i) {
     for (schedule::operand const& o : p.operands_of(p.instructions[i])) {
       sim::interval& use = out[o.allocation.index()];
-      bool const first = use.end == picoseconds{} && use.start == picoseconds{};
-      use.start = first ? t.at[i].start : std::min(use.start, t.at[i].start);
+      use.start = seen[o.allocation.index()] ? std::min(use.start, t.at[i].start) : t.at[i].start;
+      seen[o.allocation.index()] = true;
       use.end = std::max(use.end, t.at[i].end);
     }
   }
@@ -97,6 +99,7 @@ inline void add_memory(io::json& events,
       changes[uses[k].end][what] -= bytes;
     }
   }
+  changes.try_emplace(picoseconds{});  // what the program before held ends here
   std::array<std::int64_t, category_count> held{};
   for (auto const& [when, change] : changes) {
     io::json args = io::json::object();

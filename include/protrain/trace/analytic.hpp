@@ -3,6 +3,7 @@
 // A trace of a model that nobody has written, on a machine that nobody has: bytes from the operators
 // of its blocks, times from a roofline.
 
+#include "protrain/core/config.hpp"
 #include "protrain/core/dtype.hpp"
 #include "protrain/core/ids.hpp"
 #include "protrain/core/math.hpp"

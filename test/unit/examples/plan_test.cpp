@@ -181,12 +181,28 @@ TEST_CASE("every family: from its configuration, on a machine that nobody has") 
     answer const blocks = plan("--trace blocks --model " + model);
     CHECK((blocks.code == 0) == (type == "llama"));
     if (type != "llama") {
-      CHECK(blocks.err.find("--trace 'blocks'") != std::string::npos);
+      CHECK(blocks.err.find("model_type is \"" + type + "\": must be one of gpt2, llama") !=
+            std::string::npos);
       command train("examples/train", {"--model", model});
       CHECK(train.wait().code == 1);
       CHECK(train.complains("model_type is \"" + type + "\": must be one of gpt2, llama"));
     }
   }
+}
+
+TEST_CASE("planning takes what training refuses, on every machine, unless blocks are asked for") {
+  scratch_folder const folder;
+  std::string const model = folder / "config.json";
+  write_file(model, R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2,
+      "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 300,
+      "max_position_embeddings": 64, "attention_bias": true,
+      "rope_scaling": {"rope_type": "llama3", "factor": 32.0}})");
+  answer const a = plan("--model " + model);
+  CHECK(a.code == 0);
+  CHECK(a.out.find("trace       analytic") != std::string::npos);
+  answer const blocks = plan("--trace blocks --model " + model);
+  CHECK(blocks.code == 1);
+  CHECK(blocks.err.find("config.json: rope_scaling.rope_type is ") != std::string::npos);
 }
 
 TEST_CASE("traces: the blocks of train on its machine, operators elsewhere, or as one asks") {
@@ -265,7 +281,7 @@ TEST_CASE("sizes and times that nothing counts are refused, not wrapped") {
                                   "--machine h200x1 --sequence 1048576 --model " + model,
                                   "--sequence 1024 --model " + model,
                                   "--sequence 1024 --trace blocks --model " + model,
-                                  "--machine " + (folder / "slow.json")}) {
+                                  "--micro-batch 64 --machine " + (folder / "slow.json")}) {
     CAPTURE(words);
     answer const a = plan(words);
     CAPTURE(a.err);
@@ -290,6 +306,7 @@ TEST_CASE("a timeline to look at, and no file where there is no plan") {
   CHECK_FALSE(std::filesystem::exists(folder / "none.json"));
   answer const nowhere = plan("--perfetto /nowhere/t.json");
   CHECK(nowhere.code != 0);
+  CHECK(nowhere.out.empty());
   CHECK(nowhere.err.find("/nowhere/t.json") != std::string::npos);
 }
 

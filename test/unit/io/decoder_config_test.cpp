@@ -71,14 +71,14 @@ TEST_CASE("what a missing member means") {
     CHECK(c.key_heads == 4);
     CHECK(c.head_channels == (type == "qwen3" ? 128 : 16));
     CHECK(c.embedding == 64);
-    CHECK(c.window == 0);
+    CHECK(c.window == (type == "mistral" ? 4096 : 0));
     CHECK(c.dropout == 0);
     CHECK_FALSE(c.tied);
     CHECK(c.query_bias == (type == "qwen2"));
     CHECK_FALSE(c.output_bias);
     CHECK_FALSE(c.mlp_bias);
     CHECK(parse(least(type, R"("num_key_value_heads": null, "head_dim": null,
-                              "sliding_window": null, "rope_scaling": null)")) == c);
+                              "rope_scaling": null)")) == c);
     CHECK(parse(least(type, "\"tie_word_embeddings\": true")).tied);
   }
   decoder_config const o = parse(opt());
@@ -91,6 +91,7 @@ TEST_CASE("what a missing member means") {
                             .positions = 32,
                             .dropout = 0.1,
                             .tied = true,
+                            .relu = true,
                             .query_bias = true,
                             .output_bias = true,
                             .mlp_bias = true});
@@ -110,6 +111,26 @@ TEST_CASE("GPT-2, with its own names; an inner size of null is four times hidden
                                                                       .dropout = 0.2}));
   CHECK(c.tied);
   CHECK_FALSE(parse(with(text, "\"n_layer\"", "\"tie_word_embeddings\": false, \"n_layer\"")).tied);
+}
+
+TEST_CASE("GPT-2: what changes values only is not looked at, the largest dropout counts") {
+  std::string const text = R"({"model_type": "gpt2", "n_layer": 3, "n_embd": 32, "n_head": 4,
+      "n_positions": 16, "vocab_size": 99, "resid_pdrop": 0.0, "embd_pdrop": 0.2, "attn_pdrop": 0.1,
+      "activation_function": "gelu", "scale_attn_by_inverse_layer_idx": true})";
+  CHECK(parse(text).dropout == 0.2);
+  CHECK_FALSE(parse(text).relu);
+  CHECK(parse(with(text, "\"gelu\"", "\"relu\"")).relu);
+  check({{with(text, "\"gelu\"", "\"tanh\""), "activation_function", "must be one of"},
+         {with(text, "\"n_head\": 4", "\"n_head\": 5"), "n_head", "must divide n_embd"},
+         {with(text, "\"n_layer\": 3", "\"n_layer\": 0"), "n_layer", "an integer from 1"},
+         {with(text, "\"n_layer\"", "\"add_cross_attention\": true, \"n_layer\""),
+          "add_cross_attention",
+          "only false is"}});
+}
+
+TEST_CASE("OPT: an activation other than relu") {
+  CHECK(parse(opt("\"activation_function\": \"relu\"")).relu);
+  CHECK_FALSE(parse(opt("\"activation_function\": \"gelu\"")).relu);
 }
 
 TEST_CASE("one dropout may replace the file's") {
@@ -145,6 +166,7 @@ TEST_CASE("biases where the file says so") {
 
 TEST_CASE("windows: Mistral's is read, others' only if it isn't used") {
   CHECK(parse(least("mistral", "\"sliding_window\": 16")).window == 16);
+  CHECK(parse(least("mistral", "\"sliding_window\": null")).window == 0);
   CHECK(parse(least("qwen2", R"("sliding_window": 16, "use_sliding_window": false)")).window == 0);
   CHECK(parse(least("qwen3", R"("layer_types": ["full_attention", "full_attention"])")).window ==
         0);
@@ -203,7 +225,7 @@ TEST_CASE("broken values: the file, the field, the value and the cure") {
          {with(opt(), "hidden_size\": 64", "hidden_size\": 63"),
           "num_attention_heads",
           "must divide hidden_size"},
-         {opt("\"activation_function\": \"gelu\""), "activation_function", "relu"},
+         {opt("\"activation_function\": \"tanh\""), "activation_function", "relu"},
          {opt("\"word_embed_proj_dim\": 0"), "word_embed_proj_dim", "an integer from 1"},
          {with(opt(), "ffn_dim", "ffn_dims"), "ffn_dim", "is missing"},
          {with(opt(), "\"opt\"", "\"bloom\""), "model_type", "must be one of gpt2, opt, llama"},

@@ -135,8 +135,12 @@ TEST_CASE("hosts and peaks may be missing; a peak says where it is from") {
   other["peak"]["int8_flop_per_second"] = 1;
   CHECK(refused([&] { parse(other.dump()); }).field() == "peak.int8_flop_per_second");
   other = object;
-  other["hosts"] = 0;
-  CHECK(refused([&] { parse(other.dump()); }).field() == "hosts");
+  for (int const broken : {0, -1, 16'385}) {  // of four devices: at most 65,536 ranks
+    other["hosts"] = broken;
+    CHECK(refused([&] { parse(other.dump()); }).field() == "hosts");
+  }
+  other["hosts"] = 16'384;
+  CHECK(parse(other.dump()).hosts == 16'384);
 }
 
 TEST_CASE("unknown members, other kinds and versions") {

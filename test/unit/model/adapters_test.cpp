@@ -100,6 +100,14 @@ TEST_CASE("no adapters for vectors, embeddings and tied tensors; an untied head 
   auto tied = table_of(c);
   CHECK(add_adapters(tied, 4, has("embed_tokens")) == 0);
   CHECK(add_adapters(tied, 4, has("norm")) == 0);
+  std::vector<parameter> shared{{.name = "x.weight",
+                                 .shape = {8, 8},
+                                 .type = dtype::bf16,
+                                 .uses = {block_id{1}, block_id{2}}}};
+  CHECK(add_adapters(shared, 4, has("x")) == 0);
+  auto narrow = table_of(small);
+  CHECK(add_adapters(narrow, 65, has("proj")) == 0);  // wider than the model
+  CHECK(add_adapters(narrow, 64, has("proj")) == 14);
   auto untied = table_of(small);
   CHECK(add_adapters(untied, 4, has("lm_head")) == 1);
 }
@@ -128,6 +136,12 @@ TEST_CASE("adapters add thin products and keep what is between them") {
   CHECK(o.flops == whole(small, "down").flops + thin);
   CHECK(o.backward_flops == whole(small, "down").backward_flops + thin);
   CHECK(o.weight_flops == thin);
+  std::uint64_t const own = 16 * (192 + 64) * 2 + 256 * 16 * 2;  // the factors, and what is between
+  operation const before = whole(small, "down");
+  CHECK(o.moved == before.moved + own + 256 * (192 + 2 * 64) * 2);
+  CHECK(o.backward_moved == before.backward_moved + own + 256 * (2 * 192 + 64) * 2);
+  CHECK(o.weight_moved == own + 256 * (192 + 64) * 2);
+  CHECK(o.scratch_backward == before.scratch_backward + 256 * 16 * 2);
   CHECK(o.kept == whole(small, "down").kept + 256 * 16 * 2);
 }
 

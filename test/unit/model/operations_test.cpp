@@ -108,15 +108,18 @@ TEST_CASE("levels: norms and activations first, then what products make") {
   for (operation const& o : layer.operators) {
     CAPTURE(o.name);
     bool const cheap = o.name == "attention_norm" || o.name == "mlp_norm" || o.name == "activation";
-    bool const product = o.name == "qkv" || o.name == "gate_up";
+    bool const made = o.name == "qkv" || o.name == "gate_up";
+    bool const product = made || o.name == "rotary";  // which turns what a product made, in place
     CHECK((o.from == model::drop::cheap) == cheap);
     CHECK((o.from == model::drop::products) == product);
-    CHECK((o.saved > 0) == (cheap || product));
+    CHECK((o.saved > 0) == (cheap || made));
   }
 }
 
 TEST_CASE("relu's output tells its derivative: what enters it isn't kept") {
-  decoder_config const c{.type = family::opt, .hidden = 64, .heads = 4, .inner = 256};
+  decoder_config c{.type = family::opt, .hidden = 64, .heads = 4, .inner = 256};
+  CHECK(named(layer_operations(c, job, {}), "up").saved == rows * 256 * 2);
+  c.relu = true;
   auto const layer = layer_operations(c, job, {});
   CHECK(named(layer, "up").saved == 0);
   CHECK(named(layer, "activation").saved == rows * 256 * 2);
@@ -153,6 +156,11 @@ TEST_CASE("the head: logits are kept, or made twice a chunk at a time") {
   CHECK(chunked.scratch_backward - whole.scratch_backward == logits / 8);
   CHECK(whole.backward_flops + whole.weight_flops == 2 * whole.flops);
   CHECK(chunked.backward_flops + chunked.weight_flops == 3 * whole.flops);
+  // Each chunk reads the weights again, in every pass, and adds to their gradient.
+  std::uint64_t const again = 7 * 4096ULL * 128'256 * 2;
+  CHECK(chunked.moved == whole.moved + again);
+  CHECK(chunked.backward_moved == whole.backward_moved + chunked.moved + again);
+  CHECK(chunked.weight_moved == whole.weight_moved + 2 * again);
   // More chunks than rows are one row each.
   operation const rowwise =
       named(head_operations(c, job, {.logit_chunks = 1U << 20U}), "logits_loss");
@@ -164,6 +172,17 @@ TEST_CASE("narrow embeddings are projected on both ends") {
   CHECK(named(embedding_operations(c, job), "project_in").flops == 2 * rows * 16 * 64);
   CHECK(named(head_operations(c, job, {}), "project_out").kept == rows * 16 * 2);
   CHECK(named(head_operations(c, job, {}), "logits_loss").flops == 2 * rows * 16 * 32'000);
+}
+
+TEST_CASE("sums of all heads are one tensor, rounded up once") {
+  model::job one = job;
+  one.micro_batch = 1;
+  one.sequence = 1;
+  auto const layer = layer_operations(model::decoder_of(llama_3_8b), one, {});
+  CHECK(named(layer, "attention").kept == 4096 * 2 + 256);  // 32 numbers, not 32 granules
+  CHECK(named(layer, "attention_norm").kept == 256);
+  auto const gpt2 = layer_operations(model::decoder_of(model::gpt2_config{}), one, {});
+  CHECK(named(gpt2, "attention_norm").kept == 512);
 }
 
 TEST_CASE("sizes beyond 32 bits") {

@@ -72,11 +72,51 @@ std::map<std::uint64_t, std::vector<json>> tracks(json const& events) {
   return out;
 }
 
+void check_memory(plan::plan const& p) {
+  json const events = events_of(p);
+  for (auto const& [name, predicted] : {std::pair("device memory", &p.predicted.device),
+                                        std::pair("host memory", &p.predicted.host)}) {
+    CAPTURE(name);
+    std::int64_t most = 0;
+    std::map<std::string, std::int64_t> highest;
+    json first;
+    json held;
+    double before = 0;
+    for (json const& e : events) {
+      if (e["ph"] != "C" || e["name"] != name) {
+        continue;
+      }
+      CHECK(e["ts"].get<double>() >= before);
+      before = e["ts"];
+      held = e["args"];
+      first = first.is_null() ? held : first;
+      std::int64_t sum = 0;
+      for (auto const& member : held.items()) {
+        auto const bytes = member.value().get<std::int64_t>();
+        CHECK(bytes >= 0);
+        sum += bytes;
+        highest[member.key()] = std::max(highest[member.key()], bytes);
+      }
+      most = std::max(most, sum);
+    }
+    CHECK(most <= static_cast<std::int64_t>(predicted->peak));
+    CHECK(most > static_cast<std::int64_t>(predicted->peak) / 2);
+    std::int64_t carried = 0;
+    for (auto const& member : held.items()) {
+      carried += member.value().get<std::int64_t>();
+      CHECK(member.value() <= first[member.key()]);
+    }
+    CHECK(carried > 0);
+  }
+}
+
 }  // namespace
 
 TEST_CASE(
     "a track for each queue, as busy as predicted, one slice at a time, as long as the step") {
-  for (char const* const wanted : {split, "keep_all", "offload_all"}) {
+  std::string const cut = std::string(split) + ",unroll=1";  // programs that follow each other
+  for (std::string const& wanted :
+       std::vector<std::string>{split, "keep_all", "offload_all", cut}) {
     for (std::uint64_t const accumulate : {1U, 3U}) {
       CAPTURE(wanted);
       CAPTURE(accumulate);
@@ -116,43 +156,15 @@ TEST_CASE("slices say what they are: blocks by name, copies with their bytes") {
 }
 
 TEST_CASE("memory over time: never below zero, never above the peak, and back to what is carried") {
-  for (char const* const wanted : {split, "keep_all", "offload_all"}) {
-    CAPTURE(wanted);
-    plan::plan const p = planned(wanted, 1, 1);
-    json const events = events_of(p);
-    for (auto const& [name, predicted] : {std::pair("device memory", &p.predicted.device),
-                                          std::pair("host memory", &p.predicted.host)}) {
-      CAPTURE(name);
-      std::int64_t most = 0;
-      std::map<std::string, std::int64_t> highest;
-      json first;
-      json held;
-      double before = 0;
-      for (json const& e : events) {
-        if (e["ph"] != "C" || e["name"] != name) {
-          continue;
-        }
-        CHECK(e["ts"].get<double>() >= before);
-        before = e["ts"];
-        held = e["args"];
-        first = first.is_null() ? held : first;
-        std::int64_t sum = 0;
-        for (auto const& member : held.items()) {
-          auto const bytes = member.value().get<std::int64_t>();
-          CHECK(bytes >= 0);
-          sum += bytes;
-          highest[member.key()] = std::max(highest[member.key()], bytes);
-        }
-        most = std::max(most, sum);
-      }
-      CHECK(most <= static_cast<std::int64_t>(predicted->peak));
-      CHECK(most > static_cast<std::int64_t>(predicted->peak) / 2);
-      std::int64_t carried = 0;
-      for (auto const& member : held.items()) {
-        carried += member.value().get<std::int64_t>();
-        CHECK(member.value() <= first[member.key()]);
-      }
-      CHECK(carried > 0);
+  for (char const* const wanted : {split,
+                                   "keep_all",
+                                   "offload_all",
+                                   "checkpoint_all",
+                                   "persist=3,buffer=2,swap=4,chunk=7MiB"}) {
+    for (std::uint64_t const accumulate : {1U, 4U}) {
+      CAPTURE(wanted);
+      CAPTURE(accumulate);
+      check_memory(planned(wanted, accumulate, 1));
     }
   }
 }

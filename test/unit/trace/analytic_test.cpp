@@ -4,11 +4,16 @@
 #include "protrain/trace/analytic.hpp"
 
 #include "protrain/hw/presets.hpp"
+#include "protrain/model/adapters.hpp"
+#include "protrain/model/decoder.hpp"
+#include "protrain/model/operations.hpp"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace analytic_test {
@@ -104,6 +109,99 @@ TEST_CASE("fused attention saves bytes and time; chunked logits save bytes for t
   CHECK(chunked.shape(block_id{5}).saved < facts().shape(block_id{5}).saved);
   CHECK(chunked.shape(block_id{5}).backward > facts().shape(block_id{5}).backward);
   CHECK(fingerprint(chunked) != fingerprint(facts()));
+}
+
+trace::trace with_table(std::vector<model::parameter> table) {
+  return trace::analytic({.layers = 4, .hidden = 1024, .heads = 16, .inner = 2816},
+                         job,
+                         hw::h200x1(),
+                         {},
+                         std::move(table));
+}
+
+std::vector<model::parameter> table() {
+  return model::decoder_parameters({.layers = 4, .hidden = 1024, .heads = 16, .inner = 2816},
+                                   job.type);
+}
+
+constexpr auto has(std::string_view part) {
+  return [part](std::string_view name) { return name.find(part) != std::string_view::npos; };
+}
+
+TEST_CASE("a frozen layer has a shape of its own, and a shorter backward") {
+  auto rows = table();
+  model::train_only(rows, [](std::string_view name) { return !has("layers.1.")(name); });
+  trace::trace const t = with_table(rows);
+  CHECK(t.blocks[1] == t.blocks[3]);
+  CHECK(t.blocks[1] == t.blocks[4]);
+  CHECK(t.blocks[2] != t.blocks[1]);
+  CHECK(t.shapes.size() == 4);
+  CHECK(t.shape(block_id{2}).backward < t.shape(block_id{1}).backward);
+  CHECK(t.shape(block_id{2}).forward == t.shape(block_id{1}).forward);
+  CHECK(t.shape(block_id{1}) == facts().shape(block_id{1}));
+  CHECK_FALSE(t.parameters[10].trainable);
+}
+
+TEST_CASE("a frozen embedding and a frozen head do nothing for their gradients") {
+  auto rows = table();
+  model::train_only(rows, has("layers."));
+  trace::trace const t = with_table(rows);
+  CHECK(t.shape(block_id{0}).backward == picoseconds{});
+  CHECK(t.shape(block_id{5}).backward < facts().shape(block_id{5}).backward);
+  CHECK(t.shape(block_id{5}).backward > picoseconds{});
+}
+
+TEST_CASE("adapters of one layer: longer, and more saved, there alone") {
+  auto rows = table();
+  model::add_adapters(rows, 16, has("layers.2.self_attn.q_proj"));
+  trace::trace const t = with_table(rows);
+  CHECK(t.blocks[3] != t.blocks[1]);
+  CHECK(t.shapes.size() == 4);
+  CHECK(t.shape(block_id{3}).saved == t.shape(block_id{1}).saved + bytes{2 * 512 * 16 * 2});
+  CHECK(t.shape(block_id{3}).forward > t.shape(block_id{1}).forward);
+  CHECK(t.shape(block_id{3}).backward > t.shape(block_id{1}).backward);
+  CHECK(t.parameters.size() == table().size() + 2);
+}
+
+TEST_CASE("levels of every kind of layer: less saved, more to make again, never all of forward") {
+  using model::family;
+  model::decoder_config after{.type = family::opt, .layers = 1, .hidden = 256, .heads = 4};
+  after.norm_first = false;
+  after.relu = true;
+  model::decoder_config window{.type = family::mistral, .layers = 1, .hidden = 256, .heads = 4};
+  window.window = 64;
+  for (model::decoder_config const& c :
+       {after,
+        window,
+        model::decoder_config{.type = family::opt, .layers = 1, .hidden = 256, .heads = 4},
+        model::decoder_config{.type = family::qwen3, .layers = 1, .hidden = 256, .heads = 4}}) {
+    for (auto const kind : {model::attention_kind::eager, model::attention_kind::fused}) {
+      trace::trace const t = trace::analytic(c, job, hw::h200x1(), {.attention = kind});
+      trace::block_shape const& layer = t.shape(block_id{1});
+      REQUIRE(layer.levels.size() == 2);
+      bytes before = layer.saved;
+      picoseconds shorter{};
+      for (trace::save_level const& level : layer.levels) {
+        CHECK(level.saved < before);
+        CHECK(level.saved + level.rebuilt == layer.saved);
+        CHECK(level.rebuild > shorter);
+        CHECK(level.rebuild < layer.forward);
+        before = level.saved;
+        shorter = level.rebuild;
+      }
+    }
+  }
+}
+
+TEST_CASE("making products again turns queries and keys again") {
+  trace::block_shape const layer = facts().shape(block_id{1});
+  picoseconds rebuilt{};
+  for (trace::operator_facts const& o : layer.operators) {
+    bool const kept = o.name.view() == "attention" || o.name.view() == "attention_output" ||
+                      o.name.view() == "down";
+    rebuilt += kept ? picoseconds{} : o.forward;
+  }
+  CHECK(layer.levels[1].rebuild == rebuilt);
 }
 
 constexpr bool constant() { return facts().blocks.size() == 6; }
