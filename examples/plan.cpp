@@ -17,6 +17,7 @@
 #include "protrain/model/decoder.hpp"
 #include "protrain/model/operations.hpp"
 #include "protrain/profile/dry_run.hpp"
+#include "protrain/report/comparison_table.hpp"
 #include "protrain/report/memory_table.hpp"
 #include "protrain/report/plan_summary.hpp"
 #include "protrain/trace/analytic.hpp"
@@ -134,7 +135,8 @@ int run(int count, char** words) {
       .add("logit-chunks", "N", "1", "of an analytic trace: more are made twice, and not kept");
   cli::add_part_flags(f);
   f.add("perfetto", "FILE", "none", "write the simulated timeline, which ui.perfetto.dev opens");
-  f.add_switch("holders", "say who holds the memory at its peak, or lacks it")
+  f.add_switch("compare", "also what offloading, checkpointing or keeping all would do")
+      .add_switch("holders", "say who holds the memory at its peak, or lacks it")
       .add_switch("json", "print one JSON object")
       .add_switch("help", "print this");
   if (f.parse(count, words).given("help")) {
@@ -153,8 +155,11 @@ int run(int count, char** words) {
   if (found && f.given("perfetto")) {
     protrain::io::write_file(*f.text("perfetto"), cli::timeline_json(p, *found));
   }
+  cli::comparison const beside = f.given("compare") ? cli::compare(p) : cli::comparison{};
   if (f.given("json")) {
-    std::printf("%s\n", cli::plan_json(p, found).c_str());
+    std::printf("%s\n", cli::plan_json(p, found, beside).c_str());
+  } else if (!beside.empty()) {
+    std::printf("%s", protrain::report::comparison_table(beside).c_str());
   }
   if (!found) {
     std::fprintf(stderr, "plan: %s\n", cli::shortage(p, wanted, found.failure()).c_str());

@@ -101,12 +101,17 @@ protrain::result<plan::plan, plan::infeasible> make_plan(planning const& p,
   return found;
 }
 
+comparison compare(planning const& p) { return plan::compare(p.facts, p.machine, p.budget); }
+
 std::string plan_json(planning const& p,
-                      protrain::result<plan::plan, plan::infeasible> const& found) {
+                      protrain::result<plan::plan, plan::infeasible> const& found,
+                      comparison const& beside) {
   io::plan_subject const about = subject(p);
-  io::json const object =
-      found ? io::to_json(about, *found, sensitivity(p, *found), effects(p, *found))
-            : io::to_json(about, found.failure());
+  io::json object = found ? io::to_json(about, *found, sensitivity(p, *found), effects(p, *found))
+                          : io::to_json(about, found.failure());
+  if (!beside.empty()) {
+    object["comparison"] = io::to_json(beside);
+  }
   return object.dump(2, ' ', false, io::json::error_handler_t::replace);
 }
 

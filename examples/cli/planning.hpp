@@ -6,12 +6,14 @@
 #include "protrain/core/result.hpp"
 #include "protrain/hw/machine.hpp"
 #include "protrain/plan/budget.hpp"
+#include "protrain/plan/compare.hpp"
 #include "protrain/plan/infeasible.hpp"
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/plan.hpp"
 #include "protrain/trace/trace.hpp"
 
 #include <string>
+#include <vector>
 
 namespace cli {
 
@@ -34,10 +36,15 @@ protrain::plan::request read_request(flags const& f, planning const& p);
 protrain::result<protrain::plan::plan, protrain::plan::infeasible> make_plan(
     planning const& p, protrain::plan::request const& wanted);
 
-/// The object of `plan --json`.
+/// What fixed ways to train would do, beside the search's.
+using comparison = std::vector<protrain::plan::contender>;
+comparison compare(planning const& p);
+
+/// The object of `plan --json`, with the comparison if there is one.
 std::string plan_json(
     planning const& p,
-    protrain::result<protrain::plan::plan, protrain::plan::infeasible> const& found);
+    protrain::result<protrain::plan::plan, protrain::plan::infeasible> const& found,
+    comparison const& beside);
 
 /// The simulated timeline of a plan's step, for ui.perfetto.dev.
 std::string timeline_json(planning const& p, protrain::plan::plan const& found);

@@ -5,6 +5,7 @@
 
 #include "protrain/io/job.hpp"
 #include "protrain/io/json.hpp"
+#include "protrain/plan/compare.hpp"
 #include "protrain/plan/effects.hpp"
 #include "protrain/plan/explain.hpp"
 #include "protrain/plan/infeasible.hpp"
@@ -186,6 +187,23 @@ inline json to_json(plan_subject const& s, plan::infeasible const& f) {
                     {"host_bytes", f.needs_host},
                     {"gpu_short_bytes", f.short_device},
                     {"host_short_bytes", f.short_host}};
+  return out;
+}
+
+/// Ways to train, each with its plan's numbers or what it lacks.
+inline json to_json(std::vector<plan::contender> const& all) {
+  json out = json::array();
+  for (plan::contender const& c : all) {
+    json one{{"name", c.name}, {"feasible", c.answer.has_value()}};
+    if (c.answer) {
+      one["string"] = c.answer->string().view();
+      one["predicted"] = detail::predicted(*c.answer);
+    } else {
+      one["gpu_short_bytes"] = c.answer.failure().short_device;
+      one["host_short_bytes"] = c.answer.failure().short_host;
+    }
+    out.push_back(std::move(one));
+  }
   return out;
 }
 

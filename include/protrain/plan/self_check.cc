@@ -3,6 +3,7 @@
 // clang-format off
 #include <protrain/plan/budget.hpp>
 #include <protrain/plan/closed_form.hpp>
+#include <protrain/plan/compare.hpp>
 #include <protrain/plan/detail/answers.hpp>
 #include <protrain/plan/detail/axes.hpp>
 #include <protrain/plan/detail/changes.hpp>
@@ -29,6 +30,7 @@
 #include <protrain/plan/space.hpp>
 #include <protrain/plan/budget.hpp>
 #include <protrain/plan/closed_form.hpp>
+#include <protrain/plan/compare.hpp>
 #include <protrain/plan/detail/answers.hpp>
 #include <protrain/plan/detail/axes.hpp>
 #include <protrain/plan/detail/changes.hpp>

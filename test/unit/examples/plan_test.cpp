@@ -293,6 +293,29 @@ TEST_CASE("sizes and times that nothing counts are refused, not wrapped") {
   CHECK(plan("--machine h200x1 --sequence 16 --model " + model).code == 2);
 }
 
+TEST_CASE("ways to train side by side, also where the budget holds none") {
+  answer const text = plan("--machine h200x1 --compare");
+  CHECK(text.code == 0);
+  for (char const* const way :
+       {"all offloaded", "all checkpointed", "all kept", "paper's knobs", "ours"}) {
+    CHECK(text.out.find("\n  " + std::string(way)) != std::string::npos);
+  }
+  json const o = json::parse(plan("--machine h200x1 --compare --json").out);
+  REQUIRE(o["comparison"].size() == 5);
+  for (json const& way : o["comparison"]) {
+    CHECK(way["feasible"] == true);
+    CHECK(way["predicted"]["seconds_per_iteration"] >=
+          o["comparison"][4]["predicted"]["seconds_per_iteration"]);
+  }
+  CHECK(o["comparison"][4]["string"] == o["plan"]["string"]);
+  CHECK_FALSE(json::parse(plan("--machine h200x1 --json").out).contains("comparison"));
+  answer const none = plan("--gpu-memory 1kB --compare");
+  CHECK(none.code == 2);
+  CHECK(none.out.find("does not fit: short by ") != std::string::npos);
+  json const short_of = json::parse(plan("--gpu-memory 1kB --compare --json").out);
+  CHECK(short_of["comparison"][0]["gpu_short_bytes"] > 0);
+}
+
 TEST_CASE("a timeline to look at, and no file where there is no plan") {
   scratch_folder const folder;
   CHECK(plan("--machine h200x1 --perfetto " + (folder / "t.json")).code == 0);
