@@ -130,7 +130,7 @@ TEST_CASE("the corpus: what is meant to be read is") {
     std::size_t taken = 0;
     for (std::string const& bytes : corpus(r.name)) {
       std::string const why = refusal(r, bytes);
-      taken += why.empty() ? 1 : 0;
+      taken += why.empty() ? 1U : 0U;
       CHECK(why.find('\n') == std::string::npos);
     }
     CAPTURE(std::string(r.name));
@@ -174,7 +174,7 @@ TEST_CASE("each number of each file replaced by each extreme") {
         for (std::string_view const value : extremes) {
           if (turn.next()) {
             std::string const why = refusal(r, with_number(bytes, at, value));
-            refused += why.empty() ? 0 : 1;
+            refused += why.empty() ? 0U : 1U;
             CHECK(why.find('\n') == std::string::npos);
             CHECK((why.empty() || why.starts_with("input: ")));
           }

@@ -277,11 +277,12 @@ TEST_CASE("sizes and times that nothing counts are refused, not wrapped") {
   slow.host_to_device = {1};
   slow.concurrent = {};
   protrain::io::write_machine(folder / "slow.json", slow);
-  for (std::string const words : {"--machine h200x1 --model " + model,
-                                  "--machine h200x1 --sequence 1048576 --model " + model,
-                                  "--sequence 1024 --model " + model,
-                                  "--sequence 1024 --trace blocks --model " + model,
-                                  "--micro-batch 64 --machine " + (folder / "slow.json")}) {
+  for (std::string const& words :
+       std::vector<std::string>{"--machine h200x1 --model " + model,
+                                "--machine h200x1 --sequence 1048576 --model " + model,
+                                "--sequence 1024 --model " + model,
+                                "--sequence 1024 --trace blocks --model " + model,
+                                "--micro-batch 64 --machine " + (folder / "slow.json")}) {
     CAPTURE(words);
     answer const a = plan(words);
     CAPTURE(a.err);
