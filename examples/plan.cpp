@@ -152,8 +152,8 @@ int run(int count, char** words) {
                         .budget = cli::read_budget(f, machine, task.job.world)};
   auto const wanted = cli::read_request(f, p);
   auto const found = cli::make_plan(p, wanted);
-  if (found && f.given("perfetto")) {
-    protrain::io::write_file(*f.text("perfetto"), cli::timeline_json(p, *found));
+  if (auto const& file = f.text("perfetto"); found && file) {
+    protrain::io::write_file(*file, cli::timeline_json(p, *found));
   }
   cli::comparison const beside = f.given("compare") ? cli::compare(p) : cli::comparison{};
   if (f.given("json")) {

@@ -35,15 +35,20 @@ class name_pattern {
  private:
   static std::regex compiled(flags const& f, char const* flag, std::string const& text) {
     constexpr std::size_t longest = 1000;  // the library's expressions recurse
-    try {
-      if (text.size() <= longest) {
-        return std::regex(text, std::regex::ECMAScript | std::regex::nosubs);
-      }
-    } catch (std::regex_error const&) {
-      // What is wrong with it, it doesn't say in words that help.
+    auto const refuse = [&] {
+      f.refuse(flag,
+               "must be a regular expression of at most 1000 characters, as in "
+               "'layers\\.0\\.|norm'");
+    };
+    if (text.size() > longest) {
+      refuse();
     }
-    f.refuse(flag,
-             "must be a regular expression of at most 1000 characters, as in 'layers\\.0\\.|norm'");
+    try {
+      return std::regex(text, std::regex::ECMAScript | std::regex::nosubs);
+    } catch (std::regex_error const&) {  // which doesn't say in words that help
+      refuse();
+    }
+    return {};
   }
 
   flags const* flags_;

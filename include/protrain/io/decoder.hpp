@@ -93,7 +93,8 @@ inline model::decoder_config parse_gated(json_field const& top, model::family ty
   c.mlp_bias = type == family::llama && flag(top, "mlp_bias", false);
   if (type == family::mistral) {
     auto const window = top.find("sliding_window");
-    c.window = window ? window->integer(1, limit::positions) : top.has("sliding_window") ? 0 : 4096;
+    std::uint64_t const unsaid = top.has("sliding_window") ? 0 : 4096;
+    c.window = window ? window->integer(1, limit::positions) : unsaid;
   } else {
     refuse_switch(top, "use_sliding_window");
   }

@@ -146,21 +146,22 @@ constexpr void add_attention_core(operator_sizes const& s,
     std::uint64_t const flops = product(checked_mul(2, s.rows()), s.j.sequence, c.query_width());
     std::uint64_t const pairs = s.all_pairs();
     // Scores are written, read and written by the softmax, and read by the second product.
-    operation scores{.name = "scores",
-                     .flops = flops,
-                     .moved = checked_add(checked_mul(3, pairs), s.wide(s.packed())),
-                     .backward_flops = checked_mul(2, flops),
-                     .backward_moved = checked_add(checked_mul(5, pairs), 2 * s.wide(s.packed())),
-                     .saved = pairs,
-                     .from = drop::products,
-                     .scratch_backward = checked_add(gradients, pairs)};
-    operation context{.name = "context",
-                      .flops = flops,
-                      .moved = checked_add(pairs, 2 * s.wide(c.query_width())),
-                      .backward_flops = checked_mul(2, flops),
-                      .backward_moved = checked_mul(2, pairs),
-                      .kept = s.wide(c.query_width()),
-                      .scratch_backward = checked_add(gradients, pairs)};
+    operation const scores{
+        .name = "scores",
+        .flops = flops,
+        .moved = checked_add(checked_mul(3, pairs), s.wide(s.packed())),
+        .backward_flops = checked_mul(2, flops),
+        .backward_moved = checked_add(checked_mul(5, pairs), 2 * s.wide(s.packed())),
+        .saved = pairs,
+        .from = drop::products,
+        .scratch_backward = checked_add(gradients, pairs)};
+    operation const context{.name = "context",
+                            .flops = flops,
+                            .moved = checked_add(pairs, 2 * s.wide(c.query_width())),
+                            .backward_flops = checked_mul(2, flops),
+                            .backward_moved = checked_mul(2, pairs),
+                            .kept = s.wide(c.query_width()),
+                            .scratch_backward = checked_add(gradients, pairs)};
     out.push_back(scores);
     out.push_back(context);
     return;
