@@ -67,7 +67,7 @@ std::map<std::uint64_t, std::vector<json>> tracks(json const& events) {
     }
   }
   for (auto& [track, slices] : out) {
-    std::ranges::stable_sort(slices, {}, [](json const& e) { return e["ts"].get<double>(); });
+    std::ranges::sort(slices, {}, [](json const& e) { return e["ts"].get<double>(); });
   }
   return out;
 }
