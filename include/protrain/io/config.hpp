@@ -50,6 +50,25 @@ inline double one_dropout(json_field const& top, std::optional<double> instead) 
   return instead.value_or(common.value_or(0.1));
 }
 
+/// Layers, channels, heads, vocabulary and positions of a GPT-2; the rest as by default.
+inline model::gpt2_config read_gpt2_sizes(json_field const& top) {
+  using limit = config_limits;
+  model::gpt2_config c;
+  c.layers = top.at("n_layer").integer(1, limit::layers);
+  c.hidden = top.at("n_embd").integer(1, limit::channels);
+  c.heads = top.at("n_head").integer(1, limit::channels);
+  if (c.hidden % c.heads != 0) {
+    top.at("n_head").fail("must divide n_embd, which is " + std::to_string(c.hidden));
+  }
+  auto const inner = top.find("n_inner");
+  c.inner = inner ? inner->integer(1, limit::inner) : 4 * c.hidden;
+  c.vocabulary = top.at("vocab_size").integer(1, limit::vocabulary);
+  auto const older = top.find("n_ctx");
+  auto const positions = top.find("n_positions");
+  c.positions = (positions || !older ? top.at("n_positions") : *older).integer(1, limit::positions);
+  return c;
+}
+
 /// Switches of GPT-2 that change the computation: only the published model's setting is built.
 inline void refuse_variants(json_field const& top) {
   if (auto const f = top.find("activation_function")) {
@@ -71,20 +90,7 @@ inline void refuse_variants(json_field const& top) {
 /// The file's dropouts may differ when `dropout` replaces them all.
 inline model::gpt2_config parse_gpt2(json_field const& top, std::optional<double> dropout = {}) {
   top.at("model_type").choice({"gpt2"});
-  using limit = config_limits;
-  model::gpt2_config c;
-  c.layers = top.at("n_layer").integer(1, limit::layers);
-  c.hidden = top.at("n_embd").integer(1, limit::channels);
-  c.heads = top.at("n_head").integer(1, limit::channels);
-  if (c.hidden % c.heads != 0) {
-    top.at("n_head").fail("must divide n_embd, which is " + std::to_string(c.hidden));
-  }
-  auto const inner = top.find("n_inner");
-  c.inner = inner ? inner->integer(1, limit::inner) : 4 * c.hidden;
-  c.vocabulary = top.at("vocab_size").integer(1, limit::vocabulary);
-  auto const older = top.find("n_ctx");
-  auto const positions = top.find("n_positions");
-  c.positions = (positions || !older ? top.at("n_positions") : *older).integer(1, limit::positions);
+  model::gpt2_config c = detail::read_gpt2_sizes(top);
   c.dropout = detail::one_dropout(top, dropout);
   if (auto const f = top.find("layer_norm_epsilon")) {
     c.epsilon = f->number(1e-30, 1);

@@ -134,20 +134,7 @@ inline model::decoder_config parse_opt(json_field const& top) {
 
 /// GPT-2: switches that change values only are not looked at, the largest of its dropouts counts.
 inline model::decoder_config parse_gpt2_shape(json_field const& top) {
-  using limit = config_limits;
-  model::gpt2_config c;
-  c.layers = top.at("n_layer").integer(1, limit::layers);
-  c.hidden = top.at("n_embd").integer(1, limit::channels);
-  c.heads = top.at("n_head").integer(1, limit::channels);
-  if (c.hidden % c.heads != 0) {
-    top.at("n_head").fail("must divide n_embd, which is " + std::to_string(c.hidden));
-  }
-  auto const inner = top.find("n_inner");
-  c.inner = inner ? inner->integer(1, limit::inner) : 4 * c.hidden;
-  c.vocabulary = top.at("vocab_size").integer(1, limit::vocabulary);
-  auto const older = top.find("n_ctx");
-  auto const positions = top.find("n_positions");
-  c.positions = (positions || !older ? top.at("n_positions") : *older).integer(1, limit::positions);
+  model::gpt2_config c = read_gpt2_sizes(top);
   c.dropout = 0;
   for (char const* const name : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) {
     auto const p = top.find(name);
