@@ -120,17 +120,23 @@ struct step_bound {
   struct ends {
     picoseconds forward{};   ///< of the last micro-batch
     picoseconds backward{};  ///< likewise
+    picoseconds computed{};  ///< of all passes and what the device does for their gradients
   };
   /// Phases follow each other, each as long as its compute or its uploads.
   constexpr ends phases() const {
     ends at{.forward = forward_end()};
     for (std::uint32_t m = 0; m < s.micro_batches; ++m) {
       if (m > 0) {
-        at.forward =
-            at.backward + std::max(p.device_every_end + s.forward, again() + s.forward_last);
+        at.forward = std::max({at.backward + p.device_every_end + s.forward,
+                               at.backward + again() + s.forward_last,
+                               at.computed + s.forward});
       }
-      picoseconds const work = m + 1 < s.micro_batches ? p.device_every : p.device_last;
-      at.backward = at.forward + std::max(a.backward.front() + work, again() + s.backward_first);
+      bool const last = m + 1 == s.micro_batches;
+      picoseconds const before = last ? p.device_last : p.device_every;
+      picoseconds const around = last ? p.device_last_around : p.device_around;
+      picoseconds const after = last ? p.device_last_end : p.device_every_end;
+      at.computed = at.forward + a.backward.front() + before + around + after;
+      at.backward = at.forward + std::max(a.backward.front() + before, again() + s.backward_first);
     }
     at.backward = std::max(at.backward, copies_up() + s.backward_first);
     return at;
@@ -155,7 +161,7 @@ struct step_bound {
       offloaded = p.host_ends ? std::max(offloaded, at.backward + p.offloads_end) : offloaded;
       host = std::max({host, first + p.first_offload + p.host_last, offloaded + p.host_end});
     }
-    picoseconds const device = at.backward + p.device_last_end;
+    picoseconds const device = std::max(at.backward + p.device_last_end, at.computed);
     picoseconds norm = std::max(host, offloaded);
     if (p.device_norms) {
       picoseconds const summed = p.device_ends ? at.backward + p.device_norm_end : picoseconds{};

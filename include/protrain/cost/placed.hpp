@@ -59,6 +59,8 @@ struct placed {
   picoseconds device_last{};             ///< the same two for the last micro-batch, with norms
   picoseconds device_last_end{};
   picoseconds device_norm_end{};  ///< of it, up to the last norm
+  picoseconds device_around{};       ///< accumulation on one side or the other of that end
+  picoseconds device_last_around{};  ///< the same for the last micro-batch, with norms
   bool host_ends = false;         ///< a moving chunk's gradient is complete with the last backward
   bool device_ends = false;       ///< a persistent chunk's is
   picoseconds device_updates_time{};  ///< updates that wait for the norm
@@ -264,9 +266,19 @@ constexpr picoseconds device_work(span_cost const& g, chunk_cost const& c, bool 
   return g.accumulate_device + (g.last ? finish : picoseconds{});
 }
 
-constexpr void add_device_span(placed& out, span_cost const& g, chunk_cost const& c, bool waits) {
+/// Blocks that run between a gradient's end and the device's work on it, at most: over ranks, the
+/// reduction is hidden behind one.
+constexpr std::uint32_t device_lag(step const& s) noexcept { return s.ranks > 1 ? 1 : 0; }
+
+constexpr void add_device_span(
+    placed& out, span_cost const& g, chunk_cost const& c, bool waits, std::uint32_t lag) {
   picoseconds const work = device_work(g, c, waits);
   bool const end = g.closes.value == 0;
+  if (!end && g.closes.value <= lag) {
+    out.device_around += g.accumulate_device;
+    out.device_last_around += work;
+    return;
+  }
   if (end && g.last) {
     out.device_norm_end = out.device_last_end + g.accumulate_device + c.norm_device;
     out.device_ends = true;
@@ -308,14 +320,15 @@ constexpr placed make_placed(trace::trace const& t,
   detail::sum_largest(out.largest);
   detail::add_cells(out, t);
   detail::bound_left_forward(out, t, l, s);
+  std::uint32_t const lag = detail::device_lag(s);
   for (span_cost const& g : s.spans) {
     chunk_cost const& c = s.chunks[g.chunk.index()];
     out.reduces += g.reduce;
     std::size_t const at = g.chunk.index();
     if (out.persistent[at] != 0) {
-      detail::add_device_span(out, g, c, s.waits);
+      detail::add_device_span(out, g, c, s.waits, lag);
     } else if (out.streamed[at] != 0 && !detail::stored_on_host(out, s, at)) {
-      detail::add_device_span(out, g, c, true);  // the update is no work for the device alone
+      detail::add_device_span(out, g, c, true, lag);  // the update is no work for the device alone
     } else {
       bool const later = s.waits || out.deferred[at] != 0 || out.streamed[at] != 0;
       detail::add_host_span(out, g, c, later);
@@ -323,7 +336,7 @@ constexpr placed make_placed(trace::trace const& t,
   }
   for (span_cost const& g : s.spans) {
     bool const before = out.persistent[g.chunk.index()] != 0 && out.first_closed.valid() &&
-                        g.closes > out.first_closed;
+                        g.closes.value > out.first_closed.value + lag;
     out.device_before +=
         before ? detail::device_work(g, s.chunks[g.chunk.index()], s.waits) : picoseconds{};
   }

@@ -5,6 +5,7 @@
 
 #include "protrain/core/result.hpp"
 #include "protrain/schedule/detail/compiler.hpp"
+#include "protrain/schedule/spans.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -109,9 +110,11 @@ constexpr bool has_segment(segment part, cut const& c, bool defers) {
 
 /// The program of one segment: by default of a step, which has to be whole then. Fails with
 /// `not_allowed` or `out_of_range` where the knobs contradict the job or each other;
-/// `error::number` is the offending number. O(instructions x live allocations).
+/// `error::number` is the offending number. `known` is `prepare` of the same trace and layout.
+/// O(instructions x live allocations).
 template <chunk::eviction_policy Eviction = chunk::execution_order>
-constexpr result<program> compile(trace::trace const& t,
+constexpr result<program> compile(prepared const& known,
+                                  trace::trace const& t,
                                   chunk::layout const& l,
                                   knobs const& k,
                                   Eviction const& policy = {},
@@ -129,13 +132,22 @@ constexpr result<program> compile(trace::trace const& t,
   if (!bytes) {
     return bytes.failure();
   }
-  return detail::compiler<Eviction>(t, l, k, *bytes, policy, part).run();
+  return detail::compiler<Eviction>(known, t, l, k, *bytes, policy, part).run();
+}
+template <chunk::eviction_policy Eviction = chunk::execution_order>
+constexpr result<program> compile(trace::trace const& t,
+                                  chunk::layout const& l,
+                                  knobs const& k,
+                                  Eviction const& policy = {},
+                                  segment part = segment::step) {
+  return compile(prepare(t, l), t, l, k, policy, part);
 }
 
 /// The programs of one step in the order in which they run: one, or first, middle and last. With
 /// `resumed` it begins with what the step before left over.
 template <chunk::eviction_policy Eviction = chunk::execution_order>
-constexpr result<std::vector<program>> compile_step(trace::trace const& t,
+constexpr result<std::vector<program>> compile_step(prepared const& known,
+                                                    trace::trace const& t,
                                                     chunk::layout const& l,
                                                     knobs const& k,
                                                     Eviction const& policy = {},
@@ -152,13 +164,21 @@ constexpr result<std::vector<program>> compile_step(trace::trace const& t,
     if (!has_segment(part, c, true) || (begins && resumes(part) != resumed)) {
       continue;
     }
-    auto one = compile(t, l, k, policy, part);
+    auto one = compile(known, t, l, k, policy, part);
     if (!one) {
       return one.failure();
     }
     out.push_back(std::move(*one));
   }
   return out;
+}
+template <chunk::eviction_policy Eviction = chunk::execution_order>
+constexpr result<std::vector<program>> compile_step(trace::trace const& t,
+                                                    chunk::layout const& l,
+                                                    knobs const& k,
+                                                    Eviction const& policy = {},
+                                                    bool resumed = false) {
+  return compile_step(prepare(t, l), t, l, k, policy, resumed);
 }
 
 /// All segments of a job: step, or first, middle and last where it is cut; resume or first_resumed
@@ -169,6 +189,7 @@ constexpr result<std::vector<program>> compile_segments(trace::trace const& t,
                                                         knobs const& k,
                                                         Eviction const& policy = {}) {
   std::vector<program> out{};
+  prepared const known = prepare(t, l);
   cut const c = cut_step(t.job.accumulate, std::max<std::uint32_t>(1, k.unroll));
   for (segment const part : {segment::step,
                              segment::first,
@@ -183,7 +204,7 @@ constexpr result<std::vector<program>> compile_segments(trace::trace const& t,
     if (!has_segment(part, c, defers)) {
       continue;
     }
-    auto one = compile(t, l, k, policy, part);
+    auto one = compile(known, t, l, k, policy, part);
     if (!one) {
       return one.failure();
     }

@@ -86,4 +86,23 @@ constexpr std::vector<gradient_span> make_spans(trace::trace const& t, chunk::la
   return out;
 }
 
+/// What all programs of a trace and a layout share: a search that compiles many makes it once.
+struct prepared {
+  std::uint64_t fingerprint = 0;  ///< of the trace
+  std::vector<gradient_span> spans{};
+  std::vector<std::vector<std::uint32_t>> of_block{};  ///< spans that each block contributes to
+};
+
+/// O(parameters + blocks).
+constexpr prepared prepare(trace::trace const& t, chunk::layout const& l) {
+  prepared out{.fingerprint = trace::fingerprint(t), .spans = make_spans(t, l)};
+  out.of_block.assign(t.blocks.size(), std::vector<std::uint32_t>{});
+  for (std::uint32_t s = 0; s < out.spans.size(); ++s) {
+    for (block_id const b : out.spans[s].blocks) {
+      out.of_block[b.index()].push_back(s);
+    }
+  }
+  return out;
+}
+
 }  // namespace protrain::inline v0::schedule

@@ -15,6 +15,7 @@
 #include "protrain/schedule/compile.hpp"
 #include "protrain/schedule/memory.hpp"
 #include "protrain/schedule/program.hpp"
+#include "protrain/schedule/spans.hpp"
 #include "protrain/schedule/verify.hpp"
 #include "protrain/sim/durations.hpp"
 #include "protrain/sim/simulate.hpp"
@@ -59,7 +60,7 @@ template <class Policies>
 class evaluator {
  public:
   constexpr evaluator(space_of<Policies> const& all, hw::machine const& m)
-      : space_(all), machine_(m) {
+      : space_(all), machine_(m), known_(schedule::prepare(all.facts, all.layout)) {
     take_placements();
   }
 
@@ -158,7 +159,8 @@ class evaluator {
   /// the step before.
   constexpr result<std::vector<schedule::program>> compile(candidate const& c) const {
     bool const carries = space_.placements[c.placement].defer > 0;
-    return schedule::compile_step(space_.facts,
+    return schedule::compile_step(known_,
+                                  space_.facts,
                                   space_.layout,
                                   space_.knobs_of(c.placement, c.assignment, c.buffers),
                                   space_.rules.eviction,
@@ -202,6 +204,7 @@ class evaluator {
 
   space_of<Policies> const& space_;
   hw::machine const& machine_;
+  schedule::prepared known_;
   std::vector<std::vector<chunk_id>> patterns_{};
   std::vector<std::uint32_t> oversize_{};  ///< by placement
   std::vector<scored> results_{};

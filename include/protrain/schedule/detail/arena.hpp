@@ -37,16 +37,20 @@ class arena {
     clock before{};
   };
 
-  /// First gap that holds `bytes`, rounded up to a granule. O(live allocations).
+  /// First gap that holds `bytes`, rounded up to a granule. O(live allocations behind the first
+  /// gap): what is carried lies before it.
   constexpr placement take(std::uint64_t bytes) {
     std::uint64_t const size = granules(bytes);
-    std::uint64_t at = 0;
-    std::size_t i = 0;
+    std::size_t i = solid_;
+    std::uint64_t at = end_of_solid();
     while (i < live_.size() && live_[i].begin - at < size) {
       at = live_[i].end;
       ++i;
     }
     live_.insert(live_.begin() + static_cast<std::ptrdiff_t>(i), {at, checked_add(at, size)});
+    while (solid_ < live_.size() && live_[solid_].begin == end_of_solid()) {
+      ++solid_;
+    }
     return {at, exhume(at, at + size)};
   }
 
@@ -55,6 +59,7 @@ class arena {
     auto const it = std::ranges::lower_bound(live_, offset, {}, &range::begin);
     PROTRAIN_EXPECT(it != live_.end() && it->begin == offset, "no live allocation there");
     graves_.push_back({it->begin, it->end, last});
+    solid_ = std::min(solid_, static_cast<std::size_t>(it - live_.begin()));
     live_.erase(it);
   }
 
@@ -84,7 +89,10 @@ class arena {
     return before;
   }
 
-  std::vector<range> live_;
+  constexpr std::uint64_t end_of_solid() const { return solid_ == 0 ? 0 : live_[solid_ - 1].end; }
+
+  std::vector<range> live_;  ///< by address
+  std::size_t solid_ = 0;    ///< of them, from the first on, with no gap before or between
   std::vector<grave> graves_;
 };
 

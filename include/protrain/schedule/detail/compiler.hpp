@@ -18,13 +18,15 @@ namespace protrain::inline v0::schedule::detail {
 template <chunk::eviction_policy Eviction>
 class compiler {
  public:
-  constexpr compiler(trace::trace const& t,
+  constexpr compiler(prepared const& known,
+                     trace::trace const& t,
                      chunk::layout const& l,
                      knobs const& k,
                      update::state_bytes const& b,
                      Eviction const& policy,
                      segment part)
-      : emit_(header(t, l, k, part)),
+      : emit_(header(known, t, k, part)),
+        known_(known),
         facts_(t),
         layout_(l),
         knobs_(k),
@@ -74,12 +76,12 @@ class compiler {
   }
 
  private:
-  static constexpr emitter header(trace::trace const& t,
-                                  chunk::layout const& l,
+  static constexpr emitter header(prepared const& known,
+                                  trace::trace const& t,
                                   knobs const& k,
                                   segment part) {
     emitter out;
-    out.out.fingerprint = trace::fingerprint(t);
+    out.out.fingerprint = known.fingerprint;
     out.out.part = part;
     out.out.micro_batches = part == segment::evaluate ? 1 : 0;
     if (trains(part)) {
@@ -91,7 +93,7 @@ class compiler {
       out.out.times = middle ? c.middles : 1;
     }
     out.out.ranks = t.job.world;
-    out.out.spans = make_spans(t, l);
+    out.out.spans = known.spans;
     return out;
   }
 
@@ -118,6 +120,7 @@ class compiler {
       for (std::uint32_t b = stages_.blocks; b-- > 0 && trains(part_);) {
         backward(m, make_id<block_id>(b));
       }
+      states_.complete_reduced();
       emit_.give(leaving_);
       emit_.give(batch_);
     }
@@ -344,7 +347,7 @@ class compiler {
     if (b.value > 0) {
       dx = take(category::boundaries, shape.input, b, m);
     }
-    std::vector<std::uint32_t> const spans = states_.spans_of(b);
+    std::vector<std::uint32_t> const& spans = known_.of_block[b.index()];
     for (std::uint32_t const s : spans) {
       states_.open(m, s, b);
     }
@@ -370,12 +373,14 @@ class compiler {
       emit_.give(output_[b.index() - 1]);
     }
     streams_.advance();
+    states_.complete_reduced();
     for (std::uint32_t const s : spans) {
       states_.close(m, s, b);
     }
   }
 
   emitter emit_;
+  prepared const& known_;
   trace::trace const& facts_;
   chunk::layout const& layout_;
   knobs const& knobs_;

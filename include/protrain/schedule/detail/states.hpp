@@ -29,18 +29,6 @@ class states {
 
   constexpr void set_homes(carried const& homes) { at_ = homes; }
 
-  /// Spans that block `b` contributes to, in order of their chunks.
-  constexpr std::vector<std::uint32_t> spans_of(block_id b) const {
-    std::vector<std::uint32_t> out;
-    for (std::size_t s = 0; s < slots_.size(); ++s) {
-      auto const& blocks = span(s).blocks;
-      if (std::ranges::find(blocks, b) != blocks.end()) {
-        out.push_back(static_cast<std::uint32_t>(s));
-      }
-    }
-    return out;
-  }
-
   /// What the step before left over: the updates of deferred chunks, in the order in which their
   /// values are needed. Streamed ones go on beside the passes that follow, if there are any.
   constexpr void resume() {
@@ -75,6 +63,7 @@ class states {
       return;
     }
     while (!closed_.empty() && closed_.size() + open_ >= knobs_.gradient_slots) {
+      complete_reduced(closed_.front().memory);
       streams_.release(closed_.front().memory);
       retire(closed_);
     }
@@ -98,7 +87,8 @@ class states {
               {.chunk = span(s).chunk, .span = span_id{s}});
   }
 
-  /// After the backward of `b`: each span that ends there goes its way.
+  /// After the backward of `b`: each span that ends there goes its way. What the device does with a
+  /// sum over ranks would hold the next pass up until all ranks have it, so it comes behind that pass.
   constexpr void close(std::uint32_t m, std::uint32_t s, block_id b) {
     if (span(s).blocks.back() != b) {
       return;
@@ -112,13 +102,17 @@ class states {
     closed_.push_back(gradient);
     if (!rules_.gradient_on_device(c)) {
       gradient.memory = offload(at, gradient.memory);
+    } else if (rules_.ranks() > 1) {
+      reduced_.push_back({.at = at, .gradient = gradient.memory});
+      return;
     }
-    if (rules_.stored(c) && (rules_.site(c) == update::site::gpu || rules_.contributions(c) > 1)) {
-      accumulate(at, gradient.memory);
-    }
-    bool const last = closes(emit_.out.part) && m + 1 == emit_.out.micro_batches;
-    if (last && span(s).ordinal + 1 == rules_.spans(c)) {
-      finish(c, rules_.stored(c) ? allocation_id{} : gradient.memory);
+    complete(at, gradient.memory);
+  }
+
+  /// After a pass, or the last of a micro-batch: what was reduced beside it.
+  constexpr void complete_reduced() {
+    while (!reduced_.empty()) {
+      complete_first();
     }
   }
 
@@ -152,6 +146,38 @@ class states {
   };
 
   constexpr gradient_span const& span(std::size_t s) const { return emit_.out.spans[s]; }
+
+  /// A contribution whose reduction has been issued.
+  struct reduced {
+    instruction at{};
+    allocation_id gradient{};
+  };
+
+  constexpr void complete_first() {
+    reduced const r = reduced_.front();
+    reduced_.erase(reduced_.begin());
+    complete(r.at, r.gradient);
+  }
+
+  /// Until nothing is left to do with this slot.
+  constexpr void complete_reduced(allocation_id gradient) {
+    while (std::ranges::find(reduced_, gradient, &reduced::gradient) != reduced_.end()) {
+      complete_first();
+    }
+  }
+
+  /// A contribution that lies where it is read: it is added, and the last one ends its chunk's
+  /// gradient.
+  constexpr void complete(instruction at, allocation_id gradient) {
+    chunk_id const c = at.chunk;
+    if (rules_.stored(c) && (rules_.site(c) == update::site::gpu || rules_.contributions(c) > 1)) {
+      accumulate(at, gradient);
+    }
+    bool const last = closes(emit_.out.part) && at.micro_batch + 1 == emit_.out.micro_batches;
+    if (last && span(at.span.index()).ordinal + 1 == rules_.spans(c)) {
+      finish(c, rules_.stored(c) ? allocation_id{} : gradient);
+    }
+  }
 
   /// A part of `n` bytes in memory that holds all ranks' parts one after the other.
   constexpr operand part(chunk_id c, std::uint64_t n, span_id s = {}) const {
@@ -384,6 +410,7 @@ class states {
   std::vector<allocation_id> slots_;  ///< by span: the open device slot
   std::vector<held> closed_;          ///< device slots whose backward passes are over
   std::vector<held> host_closed_;     ///< host slots in flight
+  std::vector<reduced> reduced_;      ///< in `closed_`, not completed yet
   std::uint32_t open_ = 0;
   bool has_scalars_ = false;  ///< on the device, of this step or of the one before
 };
