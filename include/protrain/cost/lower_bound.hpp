@@ -98,11 +98,19 @@ struct step_bound {
   assigned const& a;
   std::uint32_t buffers;
 
-  /// Regular uploads that each phase but the first repeats: at its start the buffers hold at most
-  /// `buffers` chunks, and the phase needs all of them.
-  constexpr picoseconds again() const {
-    std::size_t const n = std::min<std::size_t>(buffers, p.largest.size() - 1);
-    return p.uploads - p.largest[n];
+  /// Of regular uploads, or of their gathers: what each phase but the first repeats. At its start
+  /// the buffers hold at most `buffers` chunks, and the phase needs all of them.
+  constexpr picoseconds again(picoseconds all, std::vector<picoseconds> const& sums) const {
+    return all - sums[std::min<std::size_t>(buffers, sums.size() - 1)];
+  }
+  constexpr picoseconds again() const { return again(p.uploads, p.largest); }
+  /// From the start of such a phase to the last pass that it feeds: uploads follow each other, and
+  /// so do gathers, each behind its upload.
+  constexpr picoseconds fed_again() const {
+    picoseconds const up = again();
+    picoseconds const all = again(p.gathers, p.longest);
+    return up.value == 0 ? picoseconds{}
+                         : std::max(up + p.shortest_gather, p.shortest_upload + all);
   }
   /// What runs first on its queue is in front of `copies`, if there are any.
   constexpr picoseconds behind_scalars(picoseconds copies) const {
@@ -113,8 +121,13 @@ struct step_bound {
   constexpr picoseconds forward_end() const {
     picoseconds const moved = p.uploads + p.uploads_oversize;
     picoseconds const start = behind_scalars(s.batch + p.uploads_first);
-    picoseconds const fed = moved.value > 0 ? behind_scalars(s.batch + moved) : picoseconds{};
-    return std::max({start + s.forward, fed + s.forward_last, p.left_forward});
+    picoseconds fed{};
+    if (moved.value > 0) {
+      picoseconds const gathered = p.shortest_upload + p.gathers + p.gathers_oversize;
+      fed = std::max(behind_scalars(s.batch + moved) + p.shortest_gather, gathered);
+    }
+    return std::max(
+        {start + p.gather_first + s.forward, fed + s.forward_last, p.left_forward});
   }
 
   struct ends {
@@ -128,7 +141,7 @@ struct step_bound {
     for (std::uint32_t m = 0; m < s.micro_batches; ++m) {
       if (m > 0) {
         at.forward = std::max({at.backward + p.device_every_end + s.forward,
-                               at.backward + again() + s.forward_last,
+                               at.backward + fed_again() + s.forward_last,
                                at.computed + s.forward});
       }
       bool const last = m + 1 == s.micro_batches;
@@ -136,9 +149,10 @@ struct step_bound {
       picoseconds const around = last ? p.device_last_around : p.device_around;
       picoseconds const after = last ? p.device_last_end : p.device_every_end;
       at.computed = at.forward + a.backward.front() + before + around + after;
-      at.backward = at.forward + std::max(a.backward.front() + before, again() + s.backward_first);
+      at.backward =
+          at.forward + std::max(a.backward.front() + before, fed_again() + s.backward_first);
     }
-    at.backward = std::max(at.backward, copies_up() + s.backward_first);
+    at.backward = std::max({at.backward, copies_up() + s.backward_first, gathered()});
     return at;
   }
   /// Every copy to the device before the last backward.
@@ -146,6 +160,21 @@ struct step_bound {
     return behind_scalars(s.batch * s.micro_batches + p.uploads +
                           again() * (2 * s.micro_batches - 1) + p.uploads_oversize +
                           p.uploads_oversize_again + a.swap_in * s.micro_batches);
+  }
+  /// Every gather before the last backward, and that.
+  constexpr picoseconds gathered() const {
+    picoseconds const all = p.gathers + again(p.gathers, p.longest) * (2 * s.micro_batches - 1) +
+                            p.gathers_oversize + p.gathers_oversize_again;
+    return all.value == 0 ? picoseconds{} : p.shortest_upload + all + s.backward_first;
+  }
+  /// The last reduction: they follow each other, each behind the passes that it sums.
+  constexpr picoseconds reduced(ends const& at) const {
+    if (!p.first_reduced.valid()) {
+      return {};
+    }
+    picoseconds const first = at.forward + a.backward[p.first_reduced.index()] + p.reduces;
+    return std::max(
+        {p.reduces * s.micro_batches, first, at.backward + p.last_reduced});
   }
   constexpr picoseconds copies_down() const {
     return (s.loss_read + a.swap_out + p.offloads) * s.micro_batches;
@@ -156,25 +185,29 @@ struct step_bound {
     picoseconds offloaded = copies_down();
     picoseconds host = p.host_left + p.host_every * (s.micro_batches - 1) + p.host_last;
     if (p.first_closed.valid()) {
-      picoseconds const first = at.forward + a.backward[p.first_closed.index()] + p.device_before;
+      picoseconds const first = at.forward + a.backward[p.first_closed.index()] +
+                                std::max(p.device_before, p.first_reduce);
       offloaded = std::max(offloaded, first + p.offloads);
-      offloaded = p.host_ends ? std::max(offloaded, at.backward + p.offloads_end) : offloaded;
+      offloaded = p.host_ends ? std::max(offloaded, at.backward + p.reduce_end + p.offloads_end)
+                              : offloaded;
       host = std::max({host, first + p.first_offload + p.host_last, offloaded + p.host_end});
     }
-    picoseconds const device = std::max(at.backward + p.device_last_end, at.computed);
+    picoseconds const device =
+        std::max(at.backward + p.device_reduce + p.device_last_end, at.computed);
     picoseconds norm = std::max(host, offloaded);
     if (p.device_norms) {
-      picoseconds const summed = p.device_ends ? at.backward + p.device_norm_end : picoseconds{};
+      picoseconds const summed =
+          p.device_ends ? at.backward + p.device_reduce + p.device_norm_end : picoseconds{};
       norm = std::max(norm, std::max(offloaded, summed) + s.norm_read);
     }
     picoseconds const ready = s.needs_norm ? norm + s.scalars : device;
-    picoseconds const updated = p.device_updates ? ready + p.device_updates_time : picoseconds{};
-    picoseconds const reduced = p.reduces * s.micro_batches;
+    picoseconds updated = p.device_updates ? ready + p.device_updates_time : picoseconds{};
+    updated += s.waits ? p.shortest_updated : picoseconds{};
     picoseconds const streamed = (s.needs_norm ? norm + s.scalars : at.backward) + p.stream_waited;
     return std::max({device,
                      norm + p.host_updates,
                      updated,
-                     reduced,
+                     reduced(at),
                      p.stream_waited.value > 0 ? streamed : picoseconds{},
                      p.stream_up.value > 0 ? copies_up() + p.stream_up : picoseconds{},
                      copies_down() + p.stream_down});

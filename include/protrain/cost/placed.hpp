@@ -37,6 +37,8 @@ struct placed {
   picoseconds host_left{};      ///< updates that the step before left over
   picoseconds left_forward{};   ///< no first forward pass behind them ends before this
   picoseconds reduces{};        ///< reductions of one micro-batch
+  block_id first_reduced{};     ///< first block whose end lets one start
+  picoseconds last_reduced{};   ///< reductions that start after the last backward
   std::vector<chunk_id> moving_oversize{};
 
   picoseconds uploads{};                 ///< of every regular chunk that moves, once
@@ -44,10 +46,19 @@ struct placed {
   picoseconds uploads_oversize{};        ///< of every oversize chunk that moves, once
   picoseconds uploads_oversize_again{};  ///< what the step repeats of them
   picoseconds uploads_first{};           ///< what block 0 needs
+  picoseconds gathers{};                 ///< of every regular chunk that moves, once
+  std::vector<picoseconds> longest{};    ///< sums of the n longest of these gathers
+  picoseconds gathers_oversize{};        ///< of every oversize chunk that moves, once
+  picoseconds gathers_oversize_again{};  ///< what the step repeats of them
+  picoseconds gather_first{};            ///< the shortest of what block 0 needs
+  picoseconds shortest_upload{};         ///< of all of these
+  picoseconds shortest_gather{};
   picoseconds offloads{};                ///< of one micro-batch
   picoseconds offloads_end{};            ///< of them, after the last backward
   block_id first_closed{};               ///< first block whose end lets an offload start
   picoseconds first_offload{};           ///< the shortest there
+  picoseconds first_reduce{};            ///< likewise of what it waits for
+  picoseconds reduce_end{};              ///< the same of the offloads after the last backward
   picoseconds host_every{};              ///< accumulation in one micro-batch
   picoseconds host_last{};               ///< host work for the last micro-batch's gradients
   block_id last_closed{};                ///< first block whose end lets the last offload start
@@ -59,10 +70,14 @@ struct placed {
   picoseconds device_last{};             ///< the same two for the last micro-batch, with norms
   picoseconds device_last_end{};
   picoseconds device_norm_end{};  ///< of it, up to the last norm
+  picoseconds device_reduce{};    ///< the shortest reduction that it waits for
+  picoseconds gathers_updated{};  ///< of persistent values, after their updates
+  picoseconds shortest_updated{};  ///< of them
   picoseconds device_around{};       ///< accumulation on one side or the other of that end
   picoseconds device_last_around{};  ///< the same for the last micro-batch, with norms
   bool host_ends = false;         ///< a moving chunk's gradient is complete with the last backward
   bool device_ends = false;       ///< a persistent chunk's is
+  bool device_closes = false;     ///< a contribution to one is
   picoseconds device_updates_time{};  ///< updates that wait for the norm
 };
 
@@ -127,14 +142,22 @@ constexpr std::uint64_t add_upload(placed& out,
   if (l.chunks[c].elements == 0) {
     return 0;
   }
+  bool const first = out.moving_oversize.empty() && out.largest.empty();
+  out.shortest_upload = first ? cost.upload : std::min(out.shortest_upload, cost.upload);
+  out.shortest_gather = first ? cost.gather : std::min(out.shortest_gather, cost.gather);
   if (l.chunks[c].oversize) {
+    std::uint32_t const again = runs_of(l.chunks[c], s) - 1;
     out.moving_oversize.push_back(make_id<chunk_id>(c));
     out.uploads_oversize += cost.upload;
-    out.uploads_oversize_again += cost.upload * (runs_of(l.chunks[c], s) - 1);
+    out.uploads_oversize_again += cost.upload * again;
+    out.gathers_oversize += cost.gather;
+    out.gathers_oversize_again += cost.gather * again;
     return 0;
   }
   out.uploads += cost.upload;
   out.largest.push_back(cost.upload);
+  out.gathers += cost.gather;
+  out.longest.push_back(cost.gather);
   return cost.value;
 }
 
@@ -152,6 +175,11 @@ constexpr void add_chunks(placed& out,
       out.device_scalars = out.device_scalars || cost.updated;
       out.device_norms = out.device_norms || cost.updated;
       out.device_updates_time += s.waits ? cost.update_device : picoseconds{};
+      if (cost.updated) {
+        bool const first = out.gathers_updated.value == 0;
+        out.gathers_updated += cost.gather;
+        out.shortest_updated = first ? cost.gather : std::min(out.shortest_updated, cost.gather);
+      }
       continue;
     }
     out.host_carried = checked_add(out.host_carried, cost.value_shard + cost.states);
@@ -166,24 +194,29 @@ constexpr void add_chunks(placed& out,
     }
     largest = std::max(largest, add_upload(out, l, s, c));
   }
+  bool any = false;
   for (chunk_id const c : l.chunks_of.front()) {
-    bool const moves = out.persistent[c.index()] == 0;
-    out.uploads_first += moves ? s.chunks[c.index()].upload : picoseconds{};
+    if (out.persistent[c.index()] == 0 && l[c].elements > 0) {
+      picoseconds const gather = s.chunks[c.index()].gather;
+      out.uploads_first += s.chunks[c.index()].upload;
+      out.gather_first = any ? std::min(out.gather_first, gather) : gather;
+      any = true;
+    }
   }
   out.buffer_bytes = largest;
   out.device_carried = checked_add(out.device_carried, checked_mul(slot, streaming_slots));
 }
 
-/// Turns the list of uploads into sums of its n largest, n from 0.
-constexpr void sum_largest(std::vector<picoseconds>& uploads) {
-  std::ranges::sort(uploads, std::greater<>());
+/// Turns a list of times into sums of its n largest, n from 0.
+constexpr void sum_largest(std::vector<picoseconds>& times) {
+  std::ranges::sort(times, std::greater<>());
   picoseconds sum{};
-  for (picoseconds& u : uploads) {
-    picoseconds const mine = u;
-    u = sum;
+  for (picoseconds& t : times) {
+    picoseconds const mine = t;
+    t = sum;
     sum += mine;
   }
-  uploads.push_back(sum);
+  times.push_back(sum);
 }
 
 /// The first chunks that aren't persistent are deferred: as many as `defer` says, or, with
@@ -251,11 +284,14 @@ constexpr void add_host_span(placed& out, span_cost const& g, chunk_cost const& 
   if (!out.first_closed.valid() || g.closes > out.first_closed) {
     out.first_closed = g.closes;
     out.first_offload = g.offload;
+    out.first_reduce = g.reduce;
   } else if (g.closes == out.first_closed) {
     out.first_offload = std::min(out.first_offload, g.offload);
+    out.first_reduce = std::min(out.first_reduce, g.reduce);
   }
   if (g.closes.value == 0) {
     out.offloads_end += g.offload;
+    out.reduce_end = out.host_ends ? std::min(out.reduce_end, g.reduce) : g.reduce;
     out.host_ends = true;
   }
 }
@@ -278,6 +314,11 @@ constexpr void add_device_span(
     out.device_around += g.accumulate_device;
     out.device_last_around += work;
     return;
+  }
+  if (end) {
+    bool const first = !out.device_closes;
+    out.device_reduce = first ? g.reduce : std::min(out.device_reduce, g.reduce);
+    out.device_closes = true;
   }
   if (end && g.last) {
     out.device_norm_end = out.device_last_end + g.accumulate_device + c.norm_device;
@@ -318,12 +359,15 @@ constexpr placed make_placed(trace::trace const& t,
   out.most_buffers = schedule::most_buffers(l, out.persistent);
   detail::add_chunks(out, l, s, stream.slots);
   detail::sum_largest(out.largest);
+  detail::sum_largest(out.longest);
   detail::add_cells(out, t);
   detail::bound_left_forward(out, t, l, s);
   std::uint32_t const lag = detail::device_lag(s);
   for (span_cost const& g : s.spans) {
     chunk_cost const& c = s.chunks[g.chunk.index()];
     out.reduces += g.reduce;
+    out.first_reduced = out.first_reduced.valid() ? std::max(out.first_reduced, g.closes) : g.closes;
+    out.last_reduced += g.closes.value == 0 ? g.reduce : picoseconds{};
     std::size_t const at = g.chunk.index();
     if (out.persistent[at] != 0) {
       detail::add_device_span(out, g, c, s.waits, lag);

@@ -49,6 +49,7 @@ struct chunk_cost {
   std::uint64_t states = 0;       ///< granules of a rank's optimizer state and gradient store
   std::uint64_t store = 0;        ///< granules of a store that only a deferred update needs
   picoseconds upload{};           ///< once
+  picoseconds gather{};           ///< of all ranks' shards, once
   picoseconds norm_device{};
   picoseconds norm_host{};
   picoseconds update_device{};
@@ -119,16 +120,18 @@ constexpr stream_cost stream_of(
 constexpr chunk_cost cost_of(chunk::chunk const& c,
                              std::uint64_t contributions,
                              update::state_bytes const& b,
-                             std::uint64_t ranks,
                              bool waits,
                              std::uint32_t parts,
+                             model::job const& j,
                              rates const& r) {
+  std::uint64_t const ranks = j.world;
   std::uint64_t const n = c.elements / ranks;
   chunk_cost out{.updated = contributions > 0,
                  .value = granules(checked_mul(c.elements, b.value)),
                  .value_shard = granules(checked_mul(n, b.value))};
   if (n > 0) {
     out.upload = upload_time(r, checked_mul(n, b.value));
+    out.gather = collective_time(r, j, checked_mul(c.elements, b.value));
   }
   if (!out.updated) {
     return out;
@@ -212,7 +215,7 @@ constexpr result<step> make_step(trace::trace const& t,
   for (std::size_t c = 0; c < l.chunks.size(); ++c) {
     std::uint64_t const contributions = checked_mul(count[c], t.job.accumulate);
     out.chunks.push_back(
-        detail::cost_of(l.chunks[c], contributions, *bytes, out.ranks, out.waits, parts, r));
+        detail::cost_of(l.chunks[c], contributions, *bytes, out.waits, parts, t.job, r));
     if (out.ranks > 1 && count[c] > 0 && !l.chunks[c].oversize) {
       std::uint64_t const slot = granules(checked_mul(l.chunks[c].elements, bytes->gradient));
       out.staging = std::max(out.staging, slot);
