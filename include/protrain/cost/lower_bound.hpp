@@ -208,6 +208,8 @@ struct step_bound {
                      norm + p.host_updates,
                      updated,
                      reduced(at),
+                     p.host_all,
+                     p.gathers + p.gathers_oversize + p.gathers_updated,
                      p.stream_waited.value > 0 ? streamed : picoseconds{},
                      p.stream_up.value > 0 ? copies_up() + p.stream_up : picoseconds{},
                      copies_down() + p.stream_down});
@@ -231,13 +233,22 @@ struct live_bytes {
   bool operator==(live_bytes const&) const = default;
 };
 
+/// What the device holds all the time.
+constexpr std::uint64_t carried_bytes(placed const& p,
+                                      std::uint32_t buffers,
+                                      std::uint32_t streaming_slots) {
+  return checked_add(checked_add(p.device_carried, checked_mul(p.buffer_bytes, buffers)),
+                     checked_mul(p.slot_bytes, streaming_slots));
+}
+
 /// Live bytes in program order, without fragmentation. O(1), or O(blocks) where an oversize chunk
 /// moves.
 constexpr live_bytes least_memory(chunk::layout const& l,
                                   step const& s,
                                   placed const& p,
                                   assigned const& a,
-                                  std::uint32_t buffers) {
+                                  std::uint32_t buffers,
+                                  std::uint32_t streaming_slots) {
   std::uint64_t live = a.most_live;
   if (!p.moving_oversize.empty()) {
     std::vector<std::uint64_t> stages = a.live;
@@ -253,8 +264,7 @@ constexpr live_bytes least_memory(chunk::layout const& l,
     }
     live = std::ranges::max(stages);
   }
-  return {.device = checked_add(checked_add(p.device_carried, live),
-                                checked_mul(p.buffer_bytes, buffers)),
+  return {.device = checked_add(carried_bytes(p, buffers, streaming_slots), live),
           .host = checked_add(p.host_carried, a.swapped)};
 }
 

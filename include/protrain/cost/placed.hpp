@@ -23,7 +23,8 @@ struct placed {
   std::uint32_t fewest_buffers = 0;
   std::uint32_t most_buffers = 0;
   std::uint64_t buffer_bytes = 0;    ///< one buffer
-  std::uint64_t device_carried = 0;  ///< without buffers
+  std::uint64_t slot_bytes = 0;      ///< one slot for parts of streamed chunks
+  std::uint64_t device_carried = 0;  ///< without buffers and slots
   std::uint64_t host_carried = 0;
   bool device_updates = false;  ///< some chunk is updated where it lives on the device
   bool device_scalars = false;  ///< some chunk is updated on the device
@@ -65,6 +66,7 @@ struct placed {
   picoseconds host_end{};                ///< host work for what that one brings
   picoseconds device_before{};           ///< the device's own for gradients complete before those
   picoseconds host_updates{};            ///< updates that wait for the norm
+  picoseconds host_all{};                ///< all of it in one step
   picoseconds device_every{};            ///< accumulation before the last backward ends
   picoseconds device_every_end{};        ///< accumulation after it
   picoseconds device_last{};             ///< the same two for the last micro-batch, with norms
@@ -79,6 +81,14 @@ struct placed {
   bool device_ends = false;       ///< a persistent chunk's is
   bool device_closes = false;     ///< a contribution to one is
   picoseconds device_updates_time{};  ///< updates that wait for the norm
+};
+
+/// How much of a placement is known. What isn't counts for nothing, so that a bound on the time
+/// holds for every way to decide it.
+enum class decided : std::uint8_t {
+  persistence,  ///< but not where other chunks are updated
+  sites,        ///< but not which updates are deferred
+  all
 };
 
 namespace detail {
@@ -122,14 +132,15 @@ constexpr bool stored_on_host(placed const& p, step const& s, std::size_t c) {
 }
 
 /// The copies of a streamed chunk's update; answers what a slot must hold.
-constexpr std::uint64_t add_stream(placed& out, step const& s, std::size_t c) {
+constexpr std::uint64_t add_stream(placed& out, step const& s, std::size_t c, decided what) {
   bool const stored = stored_on_host(out, s, c);
   stream_cost const& cost = stored ? s.chunks[c].streamed_stored : s.chunks[c].streamed;
   out.device_scalars = true;
-  out.device_norms = out.device_norms || !stored;
+  bool const all = what == decided::all;
+  out.device_norms = out.device_norms || (all && !stored);
   out.stream_up += cost.up;
   out.stream_down += cost.down;
-  out.stream_waited += s.waits && out.deferred[c] == 0 ? cost.down : picoseconds{};
+  out.stream_waited += all && s.waits && out.deferred[c] == 0 ? cost.down : picoseconds{};
   return cost.slot;
 }
 
@@ -161,12 +172,29 @@ constexpr std::uint64_t add_upload(placed& out,
   return cost.value;
 }
 
-constexpr void add_chunks(placed& out,
-                          chunk::layout const& l,
-                          step const& s,
-                          std::uint32_t streaming_slots) {
+/// A chunk that moves: where its update is, and what that adds to the host.
+constexpr void add_moving(placed& out, step const& s, std::size_t c, decided what) {
+  chunk_cost const& cost = s.chunks[c];
+  out.host_carried = checked_add(out.host_carried, cost.value_shard + cost.states);
+  if (!cost.updated || what == decided::persistence) {
+    return;
+  }
+  bool const deferred = out.deferred[c] != 0;
+  out.host_carried = checked_add(out.host_carried, deferred ? cost.store : std::uint64_t{0});
+  if (out.streamed[c] != 0) {
+    out.slot_bytes = std::max(out.slot_bytes, add_stream(out, s, c, what));
+    return;
+  }
+  out.host_all += cost.norm_host + cost.update_host;
+  if (deferred) {
+    out.host_left += cost.update_host;
+  } else if (s.waits && what == decided::all) {
+    out.host_updates += cost.update_host;
+  }
+}
+
+constexpr void add_chunks(placed& out, chunk::layout const& l, step const& s, decided what) {
   std::uint64_t largest = 0;
-  std::uint64_t slot = 0;
   for (std::size_t c = 0; c < l.chunks.size(); ++c) {
     chunk_cost const& cost = s.chunks[c];
     if (out.persistent[c] != 0) {
@@ -182,16 +210,7 @@ constexpr void add_chunks(placed& out,
       }
       continue;
     }
-    out.host_carried = checked_add(out.host_carried, cost.value_shard + cost.states);
-    out.host_carried =
-        checked_add(out.host_carried, out.deferred[c] != 0 ? cost.store : std::uint64_t{0});
-    if (out.streamed[c] != 0 && cost.updated) {
-      slot = std::max(slot, add_stream(out, s, c));
-    } else if (out.deferred[c] != 0) {
-      out.host_left += cost.update_host;
-    } else {
-      out.host_updates += s.waits ? cost.update_host : picoseconds{};
-    }
+    add_moving(out, s, c, what);
     largest = std::max(largest, add_upload(out, l, s, c));
   }
   bool any = false;
@@ -204,7 +223,6 @@ constexpr void add_chunks(placed& out,
     }
   }
   out.buffer_bytes = largest;
-  out.device_carried = checked_add(out.device_carried, checked_mul(slot, streaming_slots));
 }
 
 /// Turns a list of times into sums of its n largest, n from 0.
@@ -223,7 +241,6 @@ constexpr void sum_largest(std::vector<picoseconds>& times) {
 /// `balance`, as many as leave the CPU no more to do for the others than `backward` takes.
 constexpr void choose_deferred(
     placed& out, step const& s, std::uint32_t defer, bool balance, picoseconds backward) {
-  out.deferred.assign(s.chunks.size(), 0);
   picoseconds late{};
   for (std::size_t c = 0; c < s.chunks.size(); ++c) {
     bool const here = out.persistent[c] == 0 && s.chunks[c].updated && out.streamed[c] == 0;
@@ -330,53 +347,68 @@ constexpr void add_device_span(
 
 }  // namespace detail
 
-/// Chunks that are streamed, one flag each, and the slots that they go through; none by default.
-struct streaming {
-  std::vector<std::uint8_t> chunks{};
-  std::uint32_t slots = 0;
-};
+namespace detail {
 
-/// The facts of `persistent` (one flag per chunk). Where updates may be deferred, `defer` says how
-/// many are; absent: all if they wait for the norm, else as few as keep the CPU no longer than
-/// backward. O(chunks x blocks).
+/// One contribution, where its gradient is completed.
+constexpr void add_span(
+    placed& out, step const& s, span_cost const& g, decided what, std::uint32_t lag) {
+  std::size_t const at = g.chunk.index();
+  chunk_cost const& c = s.chunks[at];
+  out.reduces += g.reduce;
+  out.first_reduced = out.first_reduced.valid() ? std::max(out.first_reduced, g.closes) : g.closes;
+  out.last_reduced += g.closes.value == 0 ? g.reduce : picoseconds{};
+  bool const streamed = out.streamed[at] != 0;
+  if (out.persistent[at] != 0) {
+    add_device_span(out, g, c, s.waits, lag);
+  } else if (what == decided::persistence || (streamed && what == decided::sites)) {
+    return;
+  } else if (streamed && !stored_on_host(out, s, at)) {
+    add_device_span(out, g, c, true, lag);  // the update is no work for the device alone
+  } else {
+    bool const later = s.waits || out.deferred[at] != 0 || streamed || what == decided::sites;
+    out.host_all += g.accumulate_host * s.micro_batches;
+    add_host_span(out, g, c, later);
+  }
+}
+
+}  // namespace detail
+
+/// The facts of `persistent` and of `streamed` (one flag per chunk each; none at all: none is).
+/// Where updates may be deferred, `defer` says how many are; absent: all if they wait for the norm,
+/// else as few as keep the CPU no longer than backward. `what`: how much of this counts.
+/// O(chunks x blocks).
 constexpr placed make_placed(trace::trace const& t,
                              chunk::layout const& l,
                              step const& s,
                              std::vector<std::uint8_t> persistent,
                              std::optional<std::uint32_t> defer = {},
-                             streaming stream = {}) {
-  placed out{.persistent = std::move(persistent), .streamed = std::move(stream.chunks)};
+                             std::vector<std::uint8_t> streamed = {},
+                             decided what = decided::all) {
+  placed out{.persistent = std::move(persistent), .streamed = std::move(streamed)};
   if (out.streamed.empty()) {
     out.streamed.assign(l.chunks.size(), 0);
   }
-  picoseconds backward{};
-  for (shape_id const b : t.blocks) {
-    backward += t.shapes[b.index()].backward * s.micro_batches;
+  out.deferred.assign(s.chunks.size(), 0);
+  if (what == decided::all) {
+    picoseconds backward{};
+    for (shape_id const b : t.blocks) {
+      backward += t.shapes[b.index()].backward * s.micro_batches;
+    }
+    detail::choose_deferred(out, s, defer.value_or(0), !defer.has_value(), backward);
   }
-  detail::choose_deferred(out, s, defer.value_or(0), !defer.has_value(), backward);
   out.device_carried = s.staging;
   out.fewest_buffers = schedule::fewest_buffers(l, out.persistent);
   out.most_buffers = schedule::most_buffers(l, out.persistent);
-  detail::add_chunks(out, l, s, stream.slots);
+  detail::add_chunks(out, l, s, what);
   detail::sum_largest(out.largest);
   detail::sum_largest(out.longest);
   detail::add_cells(out, t);
-  detail::bound_left_forward(out, t, l, s);
+  if (out.defer > 0) {
+    detail::bound_left_forward(out, t, l, s);
+  }
   std::uint32_t const lag = detail::device_lag(s);
   for (span_cost const& g : s.spans) {
-    chunk_cost const& c = s.chunks[g.chunk.index()];
-    out.reduces += g.reduce;
-    out.first_reduced = out.first_reduced.valid() ? std::max(out.first_reduced, g.closes) : g.closes;
-    out.last_reduced += g.closes.value == 0 ? g.reduce : picoseconds{};
-    std::size_t const at = g.chunk.index();
-    if (out.persistent[at] != 0) {
-      detail::add_device_span(out, g, c, s.waits, lag);
-    } else if (out.streamed[at] != 0 && !detail::stored_on_host(out, s, at)) {
-      detail::add_device_span(out, g, c, true, lag);  // the update is no work for the device alone
-    } else {
-      bool const later = s.waits || out.deferred[at] != 0 || out.streamed[at] != 0;
-      detail::add_host_span(out, g, c, later);
-    }
+    detail::add_span(out, s, g, what, lag);
   }
   for (span_cost const& g : s.spans) {
     bool const before = out.persistent[g.chunk.index()] != 0 && out.first_closed.valid() &&
