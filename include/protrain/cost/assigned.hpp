@@ -153,26 +153,21 @@ class live_walk {
   }
 
   constexpr void open_gradients(std::uint32_t b) {
-    for (span_cost const& g : step_.spans) {
-      if (g.opens.value != b) {
-        continue;
-      }
+    for (std::uint32_t const at : step_.opening[b]) {
       while (!closed_.empty() && closed_.size() + open_ >= slots_) {
         drop(closed_.front());
         closed_.erase(closed_.begin());
       }
       std::uint64_t slot = 0;
-      take(slot, {g.slot_bytes});
+      take(slot, {step_.spans[at].slot_bytes});
       ++open_;
     }
   }
 
   constexpr void close_gradients(std::uint32_t b) {
-    for (span_cost const& g : step_.spans) {
-      if (g.closes.value == b) {
-        --open_;
-        closed_.push_back(g.slot_bytes);
-      }
+    for (std::uint32_t const at : step_.closing[b]) {
+      --open_;
+      closed_.push_back(step_.spans[at].slot_bytes);
     }
   }
 
@@ -219,7 +214,7 @@ constexpr std::vector<picoseconds> backward_ends(trace::trace const& t,
 }  // namespace detail
 
 /// The facts of `strategies` (one per block) and of save levels (one per block, or none at all).
-/// O(blocks x spans).
+/// O(blocks + spans).
 constexpr assigned make_assigned(trace::trace const& t,
                                  step const& s,
                                  rates const& r,
@@ -240,6 +235,15 @@ constexpr assigned make_assigned(trace::trace const& t,
   out.live = detail::live_walk(t, s, out.strategies, out.levels, gradient_slots, swap_ahead).run();
   out.most_live = std::ranges::max(out.live);
   return out;
+}
+
+/// Makes `into` no dearer than `other` in any respect that a bound on the time looks at.
+constexpr void cheapen(assigned& into, assigned const& other) {
+  into.swap_out = std::min(into.swap_out, other.swap_out);
+  into.swap_in = std::min(into.swap_in, other.swap_in);
+  for (std::size_t b = 0; b < into.backward.size(); ++b) {
+    into.backward[b] = std::min(into.backward[b], other.backward[b]);
+  }
 }
 
 }  // namespace protrain::inline v0::cost

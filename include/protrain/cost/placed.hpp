@@ -237,25 +237,13 @@ constexpr void sum_largest(std::vector<picoseconds>& times) {
   times.push_back(sum);
 }
 
-/// The first chunks that aren't persistent are deferred: as many as `defer` says, or, with
-/// `balance`, as many as leave the CPU no more to do for the others than `backward` takes.
-constexpr void choose_deferred(
-    placed& out, step const& s, std::uint32_t defer, bool balance, picoseconds backward) {
-  picoseconds late{};
-  for (std::size_t c = 0; c < s.chunks.size(); ++c) {
-    bool const here = out.persistent[c] == 0 && s.chunks[c].updated && out.streamed[c] == 0;
-    late += here ? s.chunks[c].update_host : picoseconds{};
-  }
-  for (std::size_t c = 0; c < s.chunks.size() && s.defers; ++c) {
-    if (out.persistent[c] != 0 || !s.chunks[c].updated) {
-      continue;
+/// The first `defer` chunks that aren't persistent are deferred.
+constexpr void choose_deferred(placed& out, step const& s, std::uint32_t defer) {
+  for (std::size_t c = 0; c < s.chunks.size() && s.defers && out.defer < defer; ++c) {
+    if (out.persistent[c] == 0 && s.chunks[c].updated) {
+      out.deferred[c] = 1;
+      ++out.defer;
     }
-    if (balance ? !s.waits && late <= backward : out.defer >= defer) {
-      break;
-    }
-    out.deferred[c] = 1;
-    ++out.defer;
-    late = late - (out.streamed[c] == 0 ? s.chunks[c].update_host : picoseconds{});
   }
 }
 
@@ -373,9 +361,38 @@ constexpr void add_span(
 
 }  // namespace detail
 
+/// How many updates to defer where nothing better is known: all of chunks that aren't persistent if
+/// they wait for the norm, else as few as keep the CPU no longer than backward with the others.
+constexpr std::uint32_t deferred_by_rule(trace::trace const& t,
+                                         step const& s,
+                                         std::vector<std::uint8_t> const& persistent,
+                                         std::vector<std::uint8_t> const& streamed) {
+  picoseconds backward{};
+  for (shape_id const b : t.blocks) {
+    backward += t.shapes[b.index()].backward * s.micro_batches;
+  }
+  auto const here = [&](std::size_t c) { return persistent[c] == 0 && s.chunks[c].updated; };
+  picoseconds late{};
+  for (std::size_t c = 0; c < s.chunks.size(); ++c) {
+    late += here(c) && streamed[c] == 0 ? s.chunks[c].update_host : picoseconds{};
+  }
+  std::uint32_t out = 0;
+  for (std::size_t c = 0; c < s.chunks.size() && s.defers; ++c) {
+    if (!here(c)) {
+      continue;
+    }
+    if (!s.waits && late <= backward) {
+      break;
+    }
+    ++out;
+    late = late - (streamed[c] == 0 ? s.chunks[c].update_host : picoseconds{});
+  }
+  return out;
+}
+
 /// The facts of `persistent` and of `streamed` (one flag per chunk each; none at all: none is).
-/// Where updates may be deferred, `defer` says how many are; absent: all if they wait for the norm,
-/// else as few as keep the CPU no longer than backward. `what`: how much of this counts.
+/// Where updates may be deferred, `defer` says how many are; absent: a rule does. `what`: how much
+/// of this counts.
 /// O(chunks x blocks).
 constexpr placed make_placed(trace::trace const& t,
                              chunk::layout const& l,
@@ -390,11 +407,8 @@ constexpr placed make_placed(trace::trace const& t,
   }
   out.deferred.assign(s.chunks.size(), 0);
   if (what == decided::all) {
-    picoseconds backward{};
-    for (shape_id const b : t.blocks) {
-      backward += t.shapes[b.index()].backward * s.micro_batches;
-    }
-    detail::choose_deferred(out, s, defer.value_or(0), !defer.has_value(), backward);
+    detail::choose_deferred(
+        out, s, defer ? *defer : deferred_by_rule(t, s, out.persistent, out.streamed));
   }
   out.device_carried = s.staging;
   out.fewest_buffers = schedule::fewest_buffers(l, out.persistent);

@@ -77,6 +77,8 @@ struct step {
   picoseconds norm_read{};
   picoseconds scalars{};
   std::vector<span_cost> spans{};
+  std::vector<std::vector<std::uint32_t>> opening{};  ///< by block: spans that begin there
+  std::vector<std::vector<std::uint32_t>> closing{};  ///< and that end there
   std::vector<chunk_cost> chunks{};
 };
 
@@ -221,7 +223,12 @@ constexpr result<step> make_step(trace::trace const& t,
       out.staging = std::max(out.staging, slot);
     }
   }
+  out.opening.assign(out.blocks, std::vector<std::uint32_t>{});
+  out.closing = out.opening;
   for (schedule::gradient_span const& s : spans) {
+    auto const at = static_cast<std::uint32_t>(out.spans.size());
+    out.opening[s.blocks.front().index()].push_back(at);
+    out.closing[s.blocks.back().index()].push_back(at);
     std::uint32_t const of_chunk = count[s.chunk.index()];
     std::uint64_t const contributions = checked_mul(of_chunk, t.job.accumulate);
     bool const last = s.ordinal + 1 == of_chunk;

@@ -13,9 +13,7 @@ namespace protrain::inline v0::plan {
 struct limits {
   std::uint32_t programs = 3000;         ///< compiled best first
   std::uint32_t refinements = 300;       ///< compiled around the best one, after a limit was met
-  std::uint32_t splits = 100;            ///< compiled to see how many updates to stream
-  std::uint64_t proof = 50'000;          ///< instructions compiled to prove that answer
-  std::uint32_t candidates = 1U << 20U;  ///< enumerated; beyond, axes are thinned
+  std::uint32_t candidates = 1U << 20U;  ///< bounds computed
   bool operator==(limits const&) const = default;
 };
 

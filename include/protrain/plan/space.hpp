@@ -32,14 +32,18 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace protrain::inline v0::plan {
 
-/// Slots for parts of streamed chunks where a request doesn't say.
+/// Slots for parts of streamed chunks, and for gradients: what a search tries, and where it doesn't
+/// (`space_of::thin`) the former.
 inline constexpr std::uint32_t default_streaming_slots = 2;
+inline constexpr std::uint32_t default_gradient_slots = 2;
+inline constexpr std::uint32_t most_gradient_slots = 3;
 
 /// Programs of more micro-batches than this would be longer than planning needs them to be.
 inline constexpr std::uint64_t most_unroll = 1U << 16U;
@@ -55,17 +59,20 @@ class space_of {
   chunk::layout layout{};
   cost::step step{};
   std::vector<chunk::benefit> benefits{};  ///< by chunk
-  numbers common{};  ///< interval, chunk, slots, time, unroll: the same for all
+  numbers common{};  ///< interval, chunk, time, unroll: the same for all
   std::vector<trace::pin> pins{};
   std::vector<std::uint8_t> depths{};  ///< by block: save levels
   std::uint32_t depth = 0;  ///< the most that a free block has, if the policy places them
-  std::vector<cost::placed> placements{};      ///< persistence, ascending; then more on demand
-  std::vector<placement_numbers> placed_as{};  ///< of each placement
-  std::uint32_t persistences = 0;              ///< placements that a space starts with
-  std::vector<cost::assigned> assignments{};   ///< in order of first use
-  std::vector<activation::counts> counts{};    ///< of each assignment
+  std::vector<std::vector<std::uint8_t>> persistences{};  ///< by chunk, of each number, ascending
+  std::vector<cost::placed> placements{};                 ///< in order of first use
+  std::vector<placement_numbers> placed_as{};             ///< of each placement
+  std::vector<cost::assigned> assignments{};              ///< in order of first use
+  std::vector<activation::counts> counts{};               ///< of each assignment
+  std::vector<std::uint32_t> gradient_slots{};            ///< likewise
   axis persist_axis{};
   axis swap_axis{};
+  axis gradient_slot_axis{};
+  axis streaming_slot_axis{};  ///< where a chunk is streamed
   request wanted{};
 
   constexpr space_of(trace::trace const& t, hw::machine const& m, Policies const& p)
@@ -103,7 +110,17 @@ class space_of {
     step = *made;
     benefits = cost::benefits_of(step);
     choose_axes();
-    return choose_placements();
+    return choose_persistences();
+  }
+
+  /// Slots are no longer searched.
+  constexpr void thin() {
+    auto const at = [](axis& a, std::uint32_t n) {
+      n = detail::clamp(n, a.low, a.high);
+      a = {n, n};
+    };
+    at(gradient_slot_axis, default_gradient_slots);
+    at(streaming_slot_axis, default_streaming_slots);
   }
 
   constexpr std::uint32_t free_blocks() const { return activation::free_blocks(pins); }
@@ -148,49 +165,51 @@ class space_of {
 
   /// Position in `assignments` of what the policy makes of the counts. Different counts with one
   /// result share a position.
-  constexpr std::size_t assignment(std::uint32_t swap, std::uint32_t checkpoint) {
-    return assignment({.swap = swap, .checkpoint = checkpoint, .levels = first_levels()});
+  constexpr std::size_t assignment(std::uint32_t swap,
+                                   std::uint32_t checkpoint,
+                                   std::uint32_t slots) {
+    return assignment({.swap = swap, .checkpoint = checkpoint, .levels = first_levels()}, slots);
   }
-  constexpr std::size_t assignment(activation::counts c) {
+  constexpr std::size_t assignment(activation::counts c, std::uint32_t slots) {
     c.interval = common.interval;
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      if (counts[i] == c) {
-        return i;
-      }
+    if (auto const at = find_assignment(c, slots); at < assignments.size()) {
+      return at;
     }
     activation::assignment made = activation::assign(rules.assignment, pins, depths, c);
     activation::counts const real = counted(made);
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      if (counts[i] == real && assignments[i].strategies == made.strategies &&
-          assignments[i].levels == made.levels) {
-        return i;
-      }
+    auto const known = find_assignment(real, slots);
+    if (known < assignments.size() && assignments[known].strategies == made.strategies &&
+        assignments[known].levels == made.levels) {
+      return known;
     }
     assignments.push_back(cost::make_assigned(facts,
                                               step,
                                               rates,
                                               std::move(made.strategies),
-                                              common.gradient_slots,
+                                              slots,
                                               ahead(),
                                               std::move(made.levels)));
     counts.push_back(real);
+    gradient_slots.push_back(slots);
+    index_assignment();
     return assignments.size() - 1;
   }
 
   constexpr schedule::knobs knobs_of(std::size_t placement,
                                      std::size_t assignment,
-                                     std::uint32_t buffers) const {
+                                     std::uint32_t buffers,
+                                     std::uint32_t streaming_slots) const {
     schedule::knobs out{.persistent = placements[placement].persistent,
                         .strategies = assignments[assignment].strategies,
                         .levels = assignments[assignment].levels,
                         .buffers = buffers,
                         .swap_ahead = ahead(),
-                        .gradient_slots = common.gradient_slots,
+                        .gradient_slots = gradient_slots[assignment],
                         .time = common.time,
                         .defer = placements[placement].defer,
                         .unroll = common.unroll};
     if (placed_as[placement].streamed > 0) {
-      out.streaming_slots = common.streaming_slots;
+      out.streaming_slots = streaming_slots;
     }
     for (std::size_t c = 0; c < out.persistent.size(); ++c) {
       bool const streamed = placements[placement].streamed[c] != 0;
@@ -200,47 +219,85 @@ class space_of {
     return out;
   }
 
-  /// True when the search chooses which updates are streamed.
-  constexpr bool splits() const { return !wanted.streamed; }
-  /// The placement of the same persistence that the space started with.
-  constexpr std::size_t base_of(std::size_t placement) const {
-    return placed_as[placement].persist - placed_as.front().persist;
+  /// What is known of a persistence before its other knobs are.
+  constexpr cost::placed persistent_only(std::size_t base) const {
+    return cost::make_placed(
+        facts, layout, step, persistences[base], {}, {}, cost::decided::persistence);
   }
-  /// How many may be, beside the persistence of placement `base`.
+  /// And before it is known which updates are deferred.
+  constexpr cost::placed undeferred(std::size_t base, std::uint32_t streamed) const {
+    return cost::make_placed(facts,
+                             layout,
+                             step,
+                             persistences[base],
+                             {},
+                             streamed_flags(base, streamed),
+                             cost::decided::sites);
+  }
+
+  /// How many updates may be streamed beside a persistence.
   constexpr axis streamed_axis(std::size_t base) const {
-    placement_numbers const& as = placed_as[base];
-    return splits() ? axis{0, most_streamed(as.moving)} : axis{as.streamed, as.streamed};
+    std::uint32_t const moving = detail::moving_chunks(step, persistences[base]);
+    std::uint32_t const most = rules.site.most_streamed(moving);
+    PROTRAIN_EXPECT(most <= moving, "site law: more streamed chunks than move");
+    if (wanted.streamed) {
+      std::uint32_t const n = detail::clamp(*wanted.streamed, 0, most);
+      return {n, n};
+    }
+    return {0, most};
   }
-  /// Position in `placements` of the persistence of `base` with so many streamed updates.
-  constexpr std::size_t placement(std::size_t base, std::uint32_t streamed) {
-    placement_numbers wanted_as = placed_as[base];
-    wanted_as.streamed = streamed;
+  /// How many may be deferred. The plans with names leave that to a rule.
+  constexpr axis defer_axis(std::size_t base, std::uint32_t streamed) const {
+    std::uint32_t const moving = detail::moving_chunks(step, persistences[base]);
+    if (wanted.defer) {
+      std::uint32_t const n = detail::clamp(*wanted.defer, 0, moving);
+      return step.defers ? axis{n, n} : axis{};
+    }
+    if (wanted.named && step.defers) {
+      std::uint32_t const n = rule_defer(base, streamed);
+      return {n, n};
+    }
+    return {0, step.defers ? moving : 0};
+  }
+
+  /// Position in `placements` of the persistence `base` with so many streamed updates and, unless a
+  /// rule is to say how many, so many deferred ones.
+  constexpr std::size_t placement(std::size_t base,
+                                  std::uint32_t streamed,
+                                  std::optional<std::uint32_t> defer = {}) {
+    std::uint32_t const n = defer ? *defer : defer_by_rule(base, streamed);
     for (std::size_t i = 0; i < placed_as.size(); ++i) {
-      if (placed_as[i] == wanted_as) {
+      placement_numbers const& has = placed_as[i];
+      if (has.base == base && has.streamed == streamed && has.defer == n) {
         return i;
       }
     }
-    placements.push_back(with_streamed(placements[base].persistent, streamed));
-    placed_as.push_back(wanted_as);
-    return placements.size() - 1;
+    return add_placement(base, streamed, n);
   }
-  /// The facts of such a placement.
-  constexpr cost::placed with_streamed(std::vector<std::uint8_t> persistent,
-                                       std::uint32_t streamed) const {
-    cost::streaming how{.chunks = detail::streamed_flags(rules.site, step, persistent, streamed),
-                        .slots = common.streaming_slots};
-    return cost::make_placed(
-        facts, layout, step, std::move(persistent), wanted_defer(), std::move(how));
+  /// The same, of what is not there yet.
+  constexpr std::size_t add_placement(std::size_t base,
+                                      std::uint32_t streamed,
+                                      std::uint32_t defer) {
+    placements.push_back(cost::make_placed(
+        facts, layout, step, persistences[base], defer, streamed_flags(base, streamed)));
+    placed_as.push_back({.base = static_cast<std::uint32_t>(base),
+                         .persist = persist_axis.low + static_cast<std::uint32_t>(base),
+                         .moving = detail::moving_chunks(step, persistences[base]),
+                         .streamed = streamed,
+                         .defer = placements.back().defer});
+    return placements.size() - 1;
   }
 
   constexpr numbers numbers_of(std::size_t placement,
                                std::size_t assignment,
-                               std::uint32_t buffers) const {
+                               std::uint32_t buffers,
+                               std::uint32_t streaming_slots) const {
     numbers out = common;
     out.persist = placed_as[placement].persist;
     out.moving = placed_as[placement].moving;
     out.streamed = placed_as[placement].streamed;
-    out.streaming_slots = out.streamed > 0 ? common.streaming_slots : 0;
+    out.gradient_slots = gradient_slots[assignment];
+    out.streaming_slots = out.streamed > 0 ? streaming_slots : 0;
     out.buffer = buffers;
     out.defer = placements[placement].defer;
     out.swap = counts[assignment].swap;
@@ -277,11 +334,19 @@ class space_of {
         std::max<std::uint64_t>(2, checked_mul(step.spans.size(), step.in_program));
     std::uint32_t const most_slots =
         detail::clamp(slots, 2, std::numeric_limits<std::uint32_t>::max());
-    common.gradient_slots = detail::clamp(wanted.gradient_slots.value_or(2), 2, most_slots);
+    gradient_slot_axis = {2, std::min(most_slots, most_gradient_slots)};
+    if (wanted.gradient_slots || wanted.named) {
+      std::uint32_t const n =
+          detail::clamp(wanted.gradient_slots.value_or(default_gradient_slots), 2, most_slots);
+      gradient_slot_axis = {n, n};
+    }
     auto const chunks = static_cast<std::uint32_t>(layout.chunks.size());
     std::uint32_t const most_parts = std::max(1U, chunks) * schedule::default_stream_parts;
-    common.streaming_slots =
-        detail::clamp(wanted.streaming_slots.value_or(default_streaming_slots), 1, most_parts);
+    streaming_slot_axis = {1, std::min(default_streaming_slots, most_parts)};
+    if (wanted.streaming_slots) {
+      std::uint32_t const n = detail::clamp(*wanted.streaming_slots, 1, most_parts);
+      streaming_slot_axis = {n, n};
+    }
     activation::counts const all{.swap = free_blocks(), .interval = common.interval};
     std::uint32_t const most_swap =
         counted(activation::assign(rules.assignment, pins, depths, all)).swap;
@@ -297,24 +362,23 @@ class space_of {
     }
   }
 
-  constexpr error choose_placements() {
-    if (wanted.listed) {
-      std::vector<std::uint8_t> flags(layout.chunks.size(), 0);
-      for (std::uint32_t const c : wanted.persist_set) {
-        if (c >= flags.size()) {
-          return {errc::out_of_range, "persist names a chunk that the layout doesn't have", c};
-        }
-        flags[c] = 1;
-      }
-      auto const n = static_cast<std::uint32_t>(wanted.persist_set.size());
-      persist_axis = {n, n};
-      add_placement(n, std::move(flags));
-    } else {
+  constexpr error choose_persistences() {
+    if (!wanted.listed) {
       for (std::uint32_t n = persist_axis.low; n <= persist_axis.high; ++n) {
-        add_placement(n, chosen_persistent(n));
+        persistences.push_back(chosen_persistent(n));
       }
+      return {};
     }
-    persistences = static_cast<std::uint32_t>(placements.size());
+    std::vector<std::uint8_t> flags(layout.chunks.size(), 0);
+    for (std::uint32_t const c : wanted.persist_set) {
+      if (c >= flags.size()) {
+        return {errc::out_of_range, "persist names a chunk that the layout doesn't have", c};
+      }
+      flags[c] = 1;
+    }
+    auto const n = static_cast<std::uint32_t>(wanted.persist_set.size());
+    persist_axis = {n, n};
+    persistences.push_back(std::move(flags));
     return {};
   }
 
@@ -324,27 +388,38 @@ class space_of {
     PROTRAIN_EXPECT(out.size() == layout.chunks.size(), "placement law: one flag per chunk");
     return out;
   }
-
-  /// As many streamed as are asked for, or none yet.
-  constexpr void add_placement(std::uint32_t n, std::vector<std::uint8_t> persistent) {
-    std::uint32_t const moving = detail::moving_chunks(step, persistent);
-    std::uint32_t const streamed =
-        detail::clamp(wanted.streamed.value_or(0), 0, most_streamed(moving));
-    placed_as.push_back({n, moving, streamed});
-    placements.push_back(with_streamed(std::move(persistent), streamed));
+  constexpr std::vector<std::uint8_t> streamed_flags(std::size_t base,
+                                                     std::uint32_t streamed) const {
+    return detail::streamed_flags(rules.site, step, persistences[base], streamed);
+  }
+  constexpr std::uint32_t defer_by_rule(std::size_t base, std::uint32_t streamed) const {
+    axis const open = defer_axis(base, streamed);
+    return open.low == open.high ? open.low : rule_defer(base, streamed);
+  }
+  constexpr std::uint32_t rule_defer(std::size_t base, std::uint32_t streamed) const {
+    return cost::deferred_by_rule(facts, step, persistences[base], streamed_flags(base, streamed));
   }
 
-  constexpr std::uint32_t most_streamed(std::uint32_t moving) const {
-    std::uint32_t const most = rules.site.most_streamed(moving);
-    PROTRAIN_EXPECT(most <= moving, "site law: more streamed chunks than move");
-    return most;
+  /// Assignments in the order of their counts, so that one of thousands is found quickly.
+  constexpr auto order_of(activation::counts const& c, std::uint32_t slots) const {
+    return std::tuple(c.swap, c.checkpoint, c.levels, slots);
   }
-
-  constexpr std::optional<std::uint32_t> wanted_defer() const {
-    if (!wanted.defer) {
-      return {};
-    }
-    return detail::clamp(*wanted.defer, 0, std::numeric_limits<std::uint32_t>::max());
+  constexpr std::size_t place_of(activation::counts const& c, std::uint32_t slots) const {
+    auto const at = std::ranges::lower_bound(
+        sorted_, order_of(c, slots), {}, [this](std::size_t i) {
+          return order_of(counts[i], gradient_slots[i]);
+        });
+    return static_cast<std::size_t>(at - sorted_.begin());
+  }
+  constexpr std::size_t find_assignment(activation::counts const& c, std::uint32_t slots) const {
+    std::size_t const at = place_of(c, slots);
+    bool const found = at < sorted_.size() && counts[sorted_[at]] == c &&
+                       gradient_slots[sorted_[at]] == slots;
+    return found ? sorted_[at] : assignments.size();
+  }
+  constexpr void index_assignment() {
+    std::size_t const at = place_of(counts.back(), gradient_slots.back());
+    sorted_.insert(sorted_.begin() + static_cast<std::ptrdiff_t>(at), assignments.size() - 1);
   }
 
   constexpr std::uint32_t ahead() const { return detail::swap_ahead(common.interval); }
@@ -376,6 +451,8 @@ class space_of {
       out.persist_set.clear();
     }
   }
+
+  std::vector<std::size_t> sorted_{};  ///< assignments
 };
 
 }  // namespace protrain::inline v0::plan

@@ -47,7 +47,15 @@ struct ranking {
   constexpr auto key(candidate const& c) const {
     activation::counts const& n = space.counts[c.assignment];
     placement_numbers const& p = space.placed_as[c.placement];
-    return std::tuple(p.persist, c.buffers, n.swap, n.checkpoint, n.levels, p.streamed);
+    return std::tuple(p.persist,
+                      c.buffers,
+                      n.swap,
+                      n.checkpoint,
+                      n.levels,
+                      p.streamed,
+                      p.defer,
+                      space.gradient_slots[c.assignment],
+                      c.slots);
   }
 };
 
@@ -100,7 +108,8 @@ class answers {
     }
     plan out{.trace = space_.facts,
              .layout = space_.layout,
-             .knobs = space_.knobs_of(s.what.placement, s.what.assignment, s.what.buffers),
+             .knobs = space_.knobs_of(
+                 s.what.placement, s.what.assignment, s.what.buffers, s.what.slots),
              .at = numbers_of(s.what),
              .sizing = space_.wanted.chunk ? "given" : "policy",
              .predicted = *std::move(predicted),
@@ -114,7 +123,7 @@ class answers {
   static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
 
   constexpr numbers numbers_of(candidate const& c) const {
-    return space_.numbers_of(c.placement, c.assignment, c.buffers);
+    return space_.numbers_of(c.placement, c.assignment, c.buffers, c.slots);
   }
 
   constexpr alternative alternative_of(std::string_view name, scored const& s) const {

@@ -34,6 +34,7 @@ struct candidate {
   std::uint32_t placement = 0;   ///< position in space_of::placements
   std::uint32_t assignment = 0;  ///< position in space_of::assignments
   std::uint32_t buffers = 0;
+  std::uint32_t slots = 0;  ///< for streamed parts, if any are
   picoseconds bound{};
   cost::live_bytes least{};
 };
@@ -77,7 +78,8 @@ class evaluator {
   constexpr std::size_t evaluate(candidate const& c) {
     for (std::size_t i = first_of(c); i < by_assignment_[c.assignment].size(); ++i) {
       scored const& s = results_[by_assignment_[c.assignment][i]];
-      if (s.what.placement == c.placement && s.what.buffers == c.buffers) {
+      if (s.what.placement == c.placement && s.what.buffers == c.buffers &&
+          s.what.slots == c.slots) {
         return by_assignment_[c.assignment][i];
       }
     }
@@ -99,18 +101,22 @@ class evaluator {
   /// The bound on a candidate's memory, sharpened by what has been compiled. What is carried is
   /// taken before everything else, so that the rest of the device's arena depends on assignment
   /// and moving oversize chunks only, and the host's on assignment and persistence.
-  constexpr cost::live_bytes least_memory(std::size_t placement,
-                                          std::size_t assignment,
-                                          std::uint32_t buffers) const {
-    cost::placed const& p = space_.placements[placement];
-    cost::live_bytes out =
-        cost::least_memory(space_.layout, space_.step, p, space_.assignments[assignment], buffers);
+  constexpr cost::live_bytes least_memory(candidate const& c) const {
+    cost::placed const& p = space_.placements[c.placement];
+    cost::live_bytes out = cost::least_memory(space_.layout,
+                                              space_.step,
+                                              p,
+                                              space_.assignments[c.assignment],
+                                              c.buffers,
+                                              c.slots);
+    std::size_t const assignment = c.assignment;
     if (assignment < above_.size()) {
       for (known const& k : above_[assignment]) {
-        if (k.oversize == oversize_[placement]) {
-          out.device = std::max(out.device, carried(p, buffers) + k.device);
+        if (k.oversize == oversize_[c.placement]) {
+          out.device =
+              std::max(out.device, cost::carried_bytes(p, c.buffers, c.slots) + k.device);
         }
-        if (k.placement == placement) {
+        if (k.placement == c.placement) {
           out.host = std::max(out.host, k.host);
         }
       }
@@ -162,16 +168,12 @@ class evaluator {
     return schedule::compile_step(known_,
                                   space_.facts,
                                   space_.layout,
-                                  space_.knobs_of(c.placement, c.assignment, c.buffers),
+                                  space_.knobs_of(c.placement, c.assignment, c.buffers, c.slots),
                                   space_.rules.eviction,
                                   carries);
   }
   constexpr std::vector<picoseconds> durations(schedule::program const& p) const {
     return sim::durations_of(p, space_.facts, machine_, space_.rules.bandwidth);
-  }
-
-  static constexpr std::uint64_t carried(cost::placed const& p, std::uint32_t buffers) {
-    return checked_add(p.device_carried, checked_mul(p.buffer_bytes, buffers));
   }
 
   constexpr std::size_t first_of(candidate const& c) {
@@ -183,7 +185,8 @@ class evaluator {
   }
 
   constexpr void remember(scored const& s) {
-    std::uint64_t const base = carried(space_.placements[s.what.placement], s.what.buffers);
+    std::uint64_t const base =
+        cost::carried_bytes(space_.placements[s.what.placement], s.what.buffers, s.what.slots);
     known const mine{.oversize = oversize_[s.what.placement],
                      .placement = s.what.placement,
                      .device = s.device > base ? s.device - base : 0,

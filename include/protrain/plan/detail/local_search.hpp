@@ -25,7 +25,7 @@ class local_search {
   constexpr void run(std::uint32_t programs) {
     std::size_t const most = s_.programs_.results().size() + programs;
     std::size_t from = Search::none;
-    for (std::uint32_t reach = std::max<std::uint32_t>(s_.stride_, 4); reach > 0; reach /= 2) {
+    for (std::uint32_t reach = 4; reach > 0; reach /= 2) {
       from = Search::none;
       while (from != s_.best_ && s_.programs_.results().size() < most) {
         from = s_.best_;
@@ -38,19 +38,7 @@ class local_search {
   /// By value: evaluating moves the results that it came from.
   constexpr void try_neighbours(candidate c, std::uint32_t reach, std::size_t most) {
     activation::counts const n = s_.space_.counts[c.assignment];
-    axis const persist{0, s_.space_.persistences - 1};
-    auto const base = static_cast<std::uint32_t>(s_.space_.base_of(c.placement));
-    std::vector<std::size_t> places{};
-    for (std::uint32_t const p : around(base, persist, reach)) {
-      axis streamed = s_.space_.streamed_axis(p);
-      std::uint32_t const like =
-          clamp(s_.space_.placed_as[c.placement].streamed, streamed.low, streamed.high);
-      streamed = like == 0 ? axis{} : streamed;  // split_search has tried some
-      for (std::uint32_t const count : around(like, streamed, reach)) {
-        places.push_back(s_.space_.placement(p, count));
-      }
-    }
-    for (std::size_t const p : places) {
+    for (std::size_t const p : places_around(c.placement, reach)) {
       axis const buffers = s_.space_.buffer_axis(s_.space_.placements[p]);
       std::uint32_t const middle = clamp(c.buffers, buffers.low, buffers.high);
       for (std::uint32_t const b : around(middle, buffers, reach)) {
@@ -58,20 +46,48 @@ class local_search {
           axis const checkpoint = s_.space_.checkpoint_axis(swap);
           std::uint32_t const most_like = clamp(n.checkpoint, checkpoint.low, checkpoint.high);
           for (std::uint32_t const k : around(most_like, checkpoint, reach)) {
-            try_levels(p, b, {.swap = swap, .checkpoint = k, .levels = n.levels}, reach, most);
+            candidate like = c;
+            like.placement = static_cast<std::uint32_t>(p);
+            like.buffers = b;
+            try_levels(like, {.swap = swap, .checkpoint = k, .levels = n.levels}, reach, most);
           }
         }
       }
     }
   }
 
-  constexpr void try_levels(std::size_t placement,
-                            std::uint32_t buffers,
+  /// Beside other persistences as many updates are deferred as here, or as the rule says.
+  constexpr std::vector<std::size_t> places_around(std::size_t placement, std::uint32_t reach) {
+    placement_numbers const here = s_.space_.placed_as[placement];
+    axis const all{0, static_cast<std::uint32_t>(s_.space_.persistences.size()) - 1};
+    std::vector<std::size_t> out{};
+    for (std::uint32_t const base : around(here.base, all, reach)) {
+      axis const streamed = s_.space_.streamed_axis(base);
+      std::uint32_t const like = clamp(here.streamed, streamed.low, streamed.high);
+      for (std::uint32_t const count : around(like, streamed, reach)) {
+        axis const defer = s_.space_.defer_axis(base, count);
+        std::uint32_t const n = clamp(here.defer, defer.low, defer.high);
+        bool const same = base == here.base && count == here.streamed;
+        for (std::uint32_t const d :
+             same ? around(n, defer, reach) : std::vector<std::uint32_t>{n}) {
+          insert_sorted(out, s_.space_.placement(base, count, d));
+        }
+        insert_sorted(out, s_.space_.placement(base, count));
+      }
+    }
+    return out;
+  }
+
+  constexpr void try_levels(candidate const& like,
                             activation::counts const& at,
                             std::uint32_t reach,
                             std::size_t most) {
-    for (activation::counts const& c : level_neighbours(s_.space_, at, reach, s_.levels_)) {
-      candidate const next = s_.bounded(placement, s_.space_.assignment(c), buffers);
+    std::uint32_t const slots = s_.space_.gradient_slots[like.assignment];
+    bool const searched = s_.space_.depth > 0 && !s_.space_.wanted.levels;
+    for (activation::counts const& c : level_neighbours(s_.space_, at, reach, searched)) {
+      std::uint32_t const streaming = std::max(like.slots, s_.space_.streaming_slot_axis.high);
+      candidate const next =
+          s_.bounded(like.placement, s_.space_.assignment(c, slots), like.buffers, streaming);
       if (s_.programs_.results().size() < most && !s_.hopeless(next)) {
         s_.evaluate(next);
       }

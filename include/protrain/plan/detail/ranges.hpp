@@ -23,9 +23,11 @@ struct axis {
 
 /// What a placement was made from.
 struct placement_numbers {
+  std::uint32_t base = 0;  ///< position of the persistence among the space's
   std::uint32_t persist = 0;
   std::uint32_t moving = 0;    ///< chunks that train and aren't persistent
   std::uint32_t streamed = 0;  ///< of those
+  std::uint32_t defer = 0;     ///< likewise
   bool operator==(placement_numbers const&) const = default;
 };
 

@@ -9,11 +9,13 @@
 #include "protrain/hw/machine.hpp"
 #include "protrain/plan/budget.hpp"
 #include "protrain/plan/detail/answers.hpp"
+#include "protrain/plan/detail/assignment_groups.hpp"
 #include "protrain/plan/detail/axes.hpp"
 #include "protrain/plan/detail/evaluator.hpp"
+#include "protrain/plan/detail/frontier.hpp"
 #include "protrain/plan/detail/level_axes.hpp"
+#include "protrain/plan/detail/least_search.hpp"
 #include "protrain/plan/detail/local_search.hpp"
-#include "protrain/plan/detail/split_search.hpp"
 #include "protrain/plan/infeasible.hpp"
 #include "protrain/plan/limits.hpp"
 #include "protrain/plan/parse.hpp"
@@ -25,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -44,43 +47,48 @@ class searcher {
         budget_(b),
         order_{all, allowance_of(b, all.facts, m)},
         limits_(most),
-        programs_(all, m) {}
+        programs_(all, m),
+        groups_(all) {}
 
   constexpr result<plan, infeasible> run() {
     try_fixed();
-    enumerate();
-    bool proven = settle_splits(settle(true));
-    if (space_.depth > 0 && !space_.wanted.levels) {
-      levels_ = true;
-      try_uniform_levels();
-      bool const all = enumerate_levels();
-      proven = settle_splits(settle(all) && proven);
+    bool proven = list_assignments();
+    proven = descend() && proven;
+    std::size_t least = best_;
+    if (best_ == none) {
+      least = least_search<searcher>(*this).run();
     }
+    if (best_ != none && !proven) {
+      local_search<searcher>(*this).run(limits_.refinements);
+    }
+    give_back_slots();
     answers<Policies> const out{space_, machine_, budget_, order_, programs_, fixed_};
     if (best_ == none) {
-      return out.shortage(programs_.results()[least_]);
+      return out.shortage(programs_.results()[least]);
     }
     return out.answer(best_,
-                      {.candidates = static_cast<std::uint32_t>(candidates_.size()),
+                      {.candidates = static_cast<std::uint32_t>(bounds_),
                        .compiled = static_cast<std::uint32_t>(programs_.results().size()),
                        .proven = proven,
-                       .bound = std::min(open_, programs_.results()[best_].time)});
+                       .bound = std::min(open_, best().time)});
   }
 
  private:
   template <class>
   friend class local_search;
   template <class>
-  friend class split_search;
+  friend class least_search;
   static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
 
   // --- candidates
+
+  constexpr scored const& best() const { return programs_.results()[best_]; }
 
   /// Compiles a candidate unless that was done before; returns its position in the results.
   constexpr std::size_t evaluate(candidate const& c) {
     std::size_t const at = programs_.evaluate(c);
     scored const& s = programs_.results()[at];
-    if (order_.fits(s) && (best_ == none || order_.before(s, programs_.results()[best_]))) {
+    if (order_.fits(s) && (best_ == none || order_.before(s, best()))) {
       best_ = at;
     }
     return at;
@@ -88,16 +96,29 @@ class searcher {
 
   constexpr candidate bounded(std::size_t placement,
                               std::size_t assignment,
-                              std::uint32_t buffers) {
+                              std::uint32_t buffers,
+                              std::uint32_t slots) {
     candidate out{.placement = static_cast<std::uint32_t>(placement),
                   .assignment = static_cast<std::uint32_t>(assignment),
-                  .buffers = buffers};
+                  .buffers = buffers,
+                  .slots = space_.placed_as[placement].streamed > 0 ? slots : 0};
     cost::placed const& p = space_.placements[placement];
-    cost::assigned const& a = space_.assignments[assignment];
-    out.bound = cost::lower_bound(space_.step, p, a, buffers);
+    out.bound =
+        cost::lower_bound(space_.step, p, space_.assignments[assignment], buffers);
+    ++bounds_;
     programs_.take_placements();
-    out.least = programs_.least_memory(placement, assignment, buffers);
+    out.least = programs_.least_memory(out);
     return out;
+  }
+
+  /// Slots that take memory and save no time.
+  constexpr void give_back_slots() {
+    if (best_ == none || best().what.slots < 2 || space_.wanted.streaming_slots) {
+      return;
+    }
+    candidate fewer = best().what;
+    fewer.slots = 1;
+    evaluate(fewer);
   }
 
   // --- fixed policies
@@ -108,17 +129,24 @@ class searcher {
       return clamp(wanted, a.low, a.high);
     };
     std::uint32_t const persist = within(*r.persist, space_.persist_axis);
-    std::size_t const placement = persist - space_.persist_axis.low;
+    std::size_t const base = persist - space_.persist_axis.low;
+    std::size_t const placement = space_.placement(base, space_.streamed_axis(base).low);
     std::uint32_t const swap = within(*r.swap, space_.swap_axis);
     std::uint32_t const checkpoint = within(*r.checkpoint, space_.checkpoint_axis(swap));
     std::uint32_t const buffers =
         within(*r.buffer, space_.buffer_axis(space_.placements[placement]));
-    return bounded(placement, space_.assignment(swap, checkpoint), buffers);
+    axis const& slots = space_.gradient_slot_axis;
+    std::size_t const assignment =
+        space_.assignment(swap, checkpoint, within(default_gradient_slots, slots));
+    return bounded(placement, assignment, buffers, space_.streaming_slot_axis.high);
   }
 
   constexpr void try_fixed() {
     for (fixed_policy const& f : fixed_policies()) {
       fixed_.push_back({f.name, evaluate(fixed_candidate(f.what))});
+    }
+    if (space_.depth > 0 && !space_.wanted.levels) {
+      try_uniform_levels();
     }
   }
 
@@ -129,217 +157,145 @@ class searcher {
       for (std::uint32_t k = 1; k <= space_.depth; ++k) {
         activation::counts c = space_.counts[like.assignment];
         c.levels[k - 1] = space_.level_axis(k).high;
-        evaluate(bounded(like.placement, space_.assignment(c), like.buffers));
+        std::size_t const a = space_.assignment(c, space_.gradient_slots[like.assignment]);
+        evaluate(bounded(like.placement, a, like.buffers, like.slots));
       }
     }
   }
 
   // --- best first
 
-  /// Compiles what was enumerated since the last time: the best of it if a plan fits, else the one
-  /// that lacks least. `all`: nothing was left out. True when nothing is better.
-  constexpr bool settle(bool all) {
-    bool proven = descend() && all;
-    if (best_ == none) {
-      proven = split_updates(proven);  // some need less host memory
+  /// Everything that may be done with the blocks. False where some of it was left out.
+  constexpr bool list_assignments() {
+    std::vector<activation::counts> wanted{};
+    bool const all = list_counts(wanted);
+    std::uint64_t const slots =
+        space_.gradient_slot_axis.high - space_.gradient_slot_axis.low + 1;
+    std::uint64_t const every = checked_mul(wanted.size(), slots);
+    if (count_placed(every) > limits_.candidates) {
+      space_.thin();
     }
-    if (best_ == none) {
-      find_least();
-    }
-    if (best_ != none && !proven) {
-      local_search<searcher>(*this).run(limits_.refinements);
-    }
-    return proven;
-  }
-
-  /// Streamed updates, beside the best plan without them. True when nothing is better.
-  constexpr bool settle_splits(bool proven) {
-    if (best_ == none) {
-      return proven;
-    }
-    std::size_t const unsplit = best_;
-    proven = split_updates(proven);
-    if (!proven && best_ != unsplit) {
-      local_search<searcher>(*this).run(limits_.splits);
-    }
-    return proven;
-  }
-
-  constexpr std::uint64_t count_candidates(std::uint32_t stride) const {
-    std::uint64_t pairs = 0;
-    for (std::uint32_t const s : values(space_.swap_axis, stride)) {
-      pairs += values(space_.checkpoint_axis(s), stride).size();
-    }
-    return checked_mul(pairs, count_placed(stride));
-  }
-  constexpr std::uint64_t count_placed(std::uint32_t stride) const {
-    std::uint64_t placed = 0;
-    for (std::size_t i = 0; i < space_.persistences; i += stride) {
-      placed += values(space_.buffer_axis(space_.placements[i]), stride).size();
-    }
-    return placed;
-  }
-
-  constexpr void enumerate() {
-    while (count_candidates(stride_) > limits_.candidates) {
-      ++stride_;
-    }
-    std::vector<std::size_t> assignments{};
-    for (std::uint32_t const s : values(space_.swap_axis, stride_)) {
-      for (std::uint32_t const c : values(space_.checkpoint_axis(s), stride_)) {
-        insert_sorted(assignments, space_.assignment(s, c));
+    std::vector<std::size_t> out{};
+    axis const g = space_.gradient_slot_axis;
+    for (std::uint32_t n = g.low; n <= g.high; ++n) {
+      for (activation::counts const& c : wanted) {
+        insert_sorted(out, space_.assignment(c, n));
       }
     }
-    add_candidates(assignments);
-  }
-  constexpr void add_candidates(std::vector<std::size_t> const& assignments) {
-    axis const all{0, space_.persistences - 1};
-    for (std::uint32_t const p : values(all, stride_)) {
-      for (std::uint32_t const b : values(space_.buffer_axis(space_.placements[p]), stride_)) {
-        for (std::size_t const a : assignments) {
-          candidates_.push_back(bounded(p, a, b));
-        }
-      }
-    }
-  }
-
-  /// All divisions of the blocks among levels if they are few (true then). Else those of two kinds,
-  /// beside as many swapped blocks as the best plan has, or none.
-  constexpr bool enumerate_levels() {
-    stride_ = 1;
-    std::uint64_t every = 0;
-    for (std::uint32_t const s : values(space_.swap_axis, 1)) {
-      every += count_all(kinds_beside(space_, s), limits_.candidates);
-    }
-    bool const all = checked_mul(std::min<std::uint64_t>(every, limits_.candidates),
-                                 count_placed(1)) <= limits_.candidates;
-    std::vector<std::uint32_t> swaps = values(space_.swap_axis, 1);
-    if (!all) {
-      std::uint32_t const like = best_ == none ? space_.swap_axis.high : counts_of_best().swap;
-      swaps = {space_.swap_axis.low};
-      if (like > swaps.front()) {
-        swaps.push_back(like);
-      }
-      while (checked_mul(count_mixed(swaps), count_placed(stride_)) > limits_.candidates) {
-        ++stride_;
-      }
-    }
-    std::vector<std::size_t> assignments{};
-    for (std::uint32_t const s : swaps) {
-      kind_axes const a = kinds_beside(space_, s);
-      for (kind_counts const& n : all ? all_counts(a) : mixed_counts(a, stride_)) {
-        insert_sorted(assignments, space_.assignment(counts_of(n, space_.depth, s)));
-      }
-    }
-    candidates_before_ = candidates_.size();
-    add_candidates(assignments);
+    groups_.gather(out);
     return all;
   }
-  constexpr std::uint64_t count_mixed(std::vector<std::uint32_t> const& swaps) const {
-    std::uint64_t out = 0;
+
+  /// All divisions of the blocks among checkpoints and levels, beside each number of swapped ones, if
+  /// they are few (true then). Else those of two kinds.
+  constexpr bool list_counts(std::vector<activation::counts>& out) const {
+    std::vector<std::uint32_t> const swaps = values(space_.swap_axis, 1);
+    std::uint64_t every = 0;
     for (std::uint32_t const s : swaps) {
-      out += mixed_counts(kinds_beside(space_, s), stride_).size();
+      every += count_all(kinds_beside(space_, s), most_assignments);
+    }
+    bool const all = every <= most_assignments;
+    std::uint32_t stride = 1;
+    do {
+      out.clear();
+      for (std::uint32_t const s : values(space_.swap_axis, stride)) {
+        kind_axes const a = kinds_beside(space_, s);
+        for (kind_counts const& n : all ? all_counts(a) : mixed_counts(a, stride)) {
+          out.push_back(counts_of(n, space_.depth, s));
+        }
+      }
+      ++stride;
+    } while (!all && out.size() > most_assignments);
+    return all;
+  }
+
+  /// Candidates of the whole space with so many assignments, or more than are looked at.
+  constexpr std::uint64_t count_placed(std::uint64_t assignments) const {
+    std::uint64_t out = 0;
+    for (std::size_t base = 0; base < space_.persistences.size(); ++base) {
+      cost::placed const p = space_.persistent_only(base);
+      axis const buffers = space_.buffer_axis(p);
+      axis const streamed = space_.streamed_axis(base);
+      axis const defer = space_.defer_axis(base, streamed.low);
+      std::uint64_t const slots =
+          space_.streaming_slot_axis.high - space_.streaming_slot_axis.low + 1;
+      std::uint64_t const sites = (streamed.low == 0 ? 1 : slots) +
+                                  checked_mul(streamed.high - streamed.low, slots);
+      out += checked_mul(checked_mul(sites, std::uint64_t{defer.high - defer.low} + 1),
+                         checked_mul(assignments, std::uint64_t{buffers.high - buffers.low} + 1));
+      if (out > limits_.candidates) {
+        return out;
+      }
     }
     return out;
-  }
-  constexpr activation::counts const& counts_of_best() const {
-    return space_.counts[programs_.results()[best_].what.assignment];
   }
 
   /// True when a candidate can't become the answer: too large, or no better than the incumbent.
   constexpr bool hopeless(candidate const& c) const {
-    cost::live_bytes const least = programs_.least_memory(c.placement, c.assignment, c.buffers);
+    cost::live_bytes const least = programs_.least_memory(c);
     if (least.device > order_.allowed.device || least.host > order_.allowed.host) {
       return true;
     }
     return best_ != none && no_better(c, least);
   }
   constexpr bool no_better(candidate const& c, cost::live_bytes const& least) const {
-    scored const& best = programs_.results()[best_];
-    return c.bound > best.time || (c.bound == best.time && least.device > best.device);
+    return c.bound > best().time || (c.bound == best().time && least.device > best().device);
   }
 
-  /// Compiles candidates in the order of their bounds until none can be better, or a limit is
-  /// met. True when the answer is proven.
+  /// Compiles candidates in the order of their bounds, a slice at a time, until none can be better
+  /// or a limit is met. True when none is.
   constexpr bool descend() {
-    std::vector<std::size_t> order{};
-    for (std::size_t i = candidates_before_; i < candidates_.size(); ++i) {
-      if (!hopeless(candidates_[i])) {
-        order.push_back(i);
-      }
+    std::uint64_t const most =
+        limits_.candidates > bounds_ ? limits_.candidates - bounds_ : 0;
+    frontier<Policies> open(space_, programs_, groups_, order_.allowed, most);
+    std::size_t const programs = programs_.results().size() + limits_.programs;
+    std::optional<picoseconds> done{};
+    picoseconds width = {std::max<std::uint64_t>(1, open.next().value / slices)};
+    bool whole = true;
+    while (whole && open.next() < no_time_is_longer && !finished(open.next())) {
+      picoseconds limit = open.next() + width;
+      limit = best_ != none ? std::min(limit, best().time) : limit;
+      auto const slice = open.slice(done, limit);
+      whole = slice && compile(*slice, programs);
+      done = whole ? limit : done;
+      width = width * 2;
     }
-    std::sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
-      candidate const& x = candidates_[a];
-      candidate const& y = candidates_[b];
-      return std::tuple(x.bound, x.least.device, order_.key(x)) <
-             std::tuple(y.bound, y.least.device, order_.key(y));
+    bounds_ += most - open.bounds_left();
+    if (!whole) {
+      open_ = done ? *done : picoseconds{};
+    } else {
+      open_ = best_ == none ? picoseconds{} : best().time;
+    }
+    return whole;
+  }
+  /// No candidate with such a bound, or a larger one, is better.
+  constexpr bool finished(picoseconds bound) const {
+    return best_ != none && bound > best().time;
+  }
+
+  /// In order; false when there were more than `most` programs.
+  constexpr bool compile(std::vector<candidate> slice, std::size_t most) {
+    std::sort(slice.begin(), slice.end(), [this](candidate const& a, candidate const& b) {
+      return std::tuple(a.bound, a.least.device, order_.key(a)) <
+             std::tuple(b.bound, b.least.device, order_.key(b));
     });
-    std::size_t const most = programs_.results().size() + limits_.programs;
-    for (std::size_t const i : order) {
-      candidate const& c = candidates_[i];
-      if (best_ != none && c.bound > programs_.results()[best_].time) {
-        break;
+    for (candidate const& c : slice) {
+      if (finished(c.bound)) {
+        return true;
       }
       if (hopeless(c)) {
         continue;
       }
       if (programs_.results().size() >= most) {
-        open_ = levels_ ? std::min(open_, c.bound) : c.bound;
         return false;
       }
       evaluate(c);
     }
-    picoseconds const least = best_ == none ? picoseconds{} : programs_.results()[best_].time;
-    open_ = levels_ ? std::min(open_, least) : least;
-    return stride_ == 1;
+    return true;
   }
 
-  constexpr bool split_updates(bool proven) {
-    return space_.splits() ? split_search<searcher>(*this).run(proven) : proven;
-  }
-
-  // --- when nothing has been found to fit
-
-  constexpr std::uint64_t lack(std::uint64_t device, std::uint64_t host) const {
-    std::uint64_t const d = device > order_.allowed.device ? device - order_.allowed.device : 0;
-    std::uint64_t const h = host > order_.allowed.host ? host - order_.allowed.host : 0;
-    return checked_add(d, h);
-  }
-  constexpr auto need(std::uint64_t device, std::uint64_t host) const {
-    return std::tuple(lack(device, host), device, host);
-  }
-
-  /// Compiles the smallest candidates until one fits, or none of the rest can lack less than the
-  /// best so far.
-  constexpr void find_least() {
-    std::sort(
-        candidates_.begin(), candidates_.end(), [this](candidate const& a, candidate const& b) {
-          return std::tuple(need(a.least.device, a.least.host), order_.key(a)) <
-                 std::tuple(need(b.least.device, b.least.host), order_.key(b));
-        });
-    for (std::size_t i = 0; i < programs_.results().size(); ++i) {
-      note_least(i);
-    }
-    std::size_t const most = programs_.results().size() + limits_.refinements;
-    for (candidate const& c : candidates_) {
-      cost::live_bytes const least = programs_.least_memory(c.placement, c.assignment, c.buffers);
-      scored const& best = programs_.results()[least_];
-      if (best_ != none || programs_.results().size() >= most ||
-          lack(c.least.device, c.least.host) > lack(best.device, best.host)) {
-        return;
-      }
-      if (need(least.device, least.host) < need(best.device, best.host)) {
-        note_least(evaluate(c));
-      }
-    }
-  }
-  constexpr void note_least(std::size_t at) {
-    scored const& s = programs_.results()[at];
-    if (least_ == none || need(s.device, s.host) < need(programs_.results()[least_].device,
-                                                        programs_.results()[least_].host)) {
-      least_ = at;
-    }
-  }
+  static constexpr std::uint64_t slices = 512;               ///< of the least bound, at first
+  static constexpr std::uint64_t most_assignments = 1U << 14U;  ///< beyond, they are thinned
 
   space_of<Policies>& space_;
   hw::machine const& machine_;
@@ -347,14 +303,11 @@ class searcher {
   ranking<Policies> order_;
   limits limits_;
   evaluator<Policies> programs_;
-  std::vector<candidate> candidates_{};
+  assignment_groups<Policies> groups_;
   std::vector<named_result> fixed_{};  ///< fixed policies
   std::size_t best_ = none;            ///< among the results: the answer so far
-  std::size_t least_ = none;           ///< the one that lacks least memory
-  std::uint32_t stride_ = 1;           ///< of the enumerated axes
-  bool levels_ = false;                ///< whether save levels are searched too
-  std::size_t candidates_before_ = 0;  ///< settled before they were
-  picoseconds open_{};                 ///< least bound that was not compiled
+  std::uint64_t bounds_ = 0;           ///< computed
+  picoseconds open_{};                 ///< no candidate that was not compiled has a lower bound
 };
 
 }  // namespace protrain::inline v0::plan::detail
