@@ -65,7 +65,8 @@ def protrain_tests(name, tests, hdrs = [], deps = [], copts = [], joint = None):
     neighbours use the same: together they cost little more than the dearest of them. The files
     share a scope, so each has a namespace of its own, named as the file.
 
-    Tags: `long` and `gpu` run on request only; `tsan` also runs under ThreadSanitizer in CI.
+    Tags: `long` and `gpu` run on request only. Which folders run under ThreadSanitizer in CI,
+    .ci/run says.
 
     Args:
       name: <folder>_tests.

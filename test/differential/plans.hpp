@@ -30,6 +30,7 @@ namespace protrain::test {
 
 enum class model_kind : std::uint8_t { synthetic, mlp, gpt2 };
 enum class device_kind : std::uint8_t { in_order, random, adversarial, host };
+enum class time_kind : std::uint8_t { after_backward, during_backward, defer_one, defer_all };
 
 /// Positions in `choice_row`.
 enum class on : std::uint8_t {
@@ -59,7 +60,8 @@ inline std::uint32_t at(choice_row const& row, on axis) {
   return row[static_cast<std::size_t>(axis)];
 }
 
-/// Every axis, in the order of `on`. Updates during backward need a job without clipping.
+/// Every axis, in the order of `on`. Updates during backward need a job without clipping;
+/// `swap_first` knows no interval.
 inline covering_array plan_space() {
   auto const first = [](on axis, std::uint32_t value) {
     return setting{static_cast<std::size_t>(axis), value};
@@ -80,12 +82,14 @@ inline covering_array plan_space() {
            {"interval", {"1", "2", "3"}},
            {"swap ahead", {"1", "2"}},
            {"gradient slots", {"2", "3"}},
-           {"time", {"after backward", "during backward"}},
+           {"time", {"after backward", "during backward", "defer one", "defer all"}},
            {"micro-batches of a program", {"all", "1", "2"}},
            {"placement", {"first", "last", "by benefit"}},
            {"eviction", {"execution order", "furthest next use", "least recently used"}},
            {"update site", {"cpu", "streamed", "split"}}},
-          {{first(on::clip, 1), first(on::time, 1)}}};
+          {{first(on::clip, 1), first(on::time, 1)},
+           {first(on::assignment, 1), first(on::interval, 1)},
+           {first(on::assignment, 1), first(on::interval, 2)}}};
 }
 
 inline model::job job_of(choice_row const& row) {
@@ -214,18 +218,38 @@ inline void assign_activations(schedule::knobs& k, choice_row const& row, trace:
   auto const pins = activation::pins_of(t);
   auto const free = activation::free_blocks(pins);
   std::uint32_t const swap = at(row, on::swap);
+  std::uint32_t const some = std::min(free, std::max(1U, free / 2));
   std::uint32_t const checkpoint = at(row, on::checkpoint);
+  // Swapping comes first: what `some` are to recompute it must leave.
+  std::uint32_t const all = checkpoint == 1 ? free - some : free;
   activation::counts const c{
-      .swap = swap == 2 ? free : swap,
-      .checkpoint = checkpoint == 1   ? std::max(1U, free / 2)
-                    : checkpoint == 2 ? free
-                                      : 0,
+      .swap = swap == 2 ? all : swap,
+      .checkpoint = std::array{0U, some, free}[checkpoint],
       .interval = at(row, on::assignment) == 1 ? 1 : 1 + at(row, on::interval),
       .levels = level_counts(row)};
   auto made = activation::assign(activation::levels{}, pins, activation::depths_of(t), c);
   k.strategies = at(row, on::assignment) == 1 ? activation::swap_first{}.assign(pins, c)
                                               : std::move(made.strategies);
   k.levels = std::move(made.levels);
+}
+
+inline void set_time(schedule::knobs& k, time_kind time, chunk::layout const& l) {
+  switch (time) {
+    case time_kind::after_backward:
+      k.time = update::timing::after_backward;
+      break;
+    case time_kind::during_backward:
+      k.time = update::timing::during_backward;
+      break;
+    case time_kind::defer_one:
+      k.time = update::timing::before_next_use;
+      k.defer = 1;
+      break;
+    case time_kind::defer_all:
+      k.time = update::timing::before_next_use;
+      k.defer = static_cast<std::uint32_t>(l.chunks.size());
+      break;
+  }
 }
 
 inline schedule::knobs knobs_of(choice_row const& row,
@@ -255,8 +279,7 @@ inline schedule::knobs knobs_of(choice_row const& row,
   k.gradient_slots = 2 + at(row, on::gradient_slots);
   std::uint32_t const unroll = at(row, on::programs);
   k.unroll = unroll == 0 ? schedule::default_unroll : unroll;
-  k.time =
-      at(row, on::time) == 0 ? update::timing::after_backward : update::timing::during_backward;
+  set_time(k, static_cast<time_kind>(at(row, on::time)), l);
   return k;
 }
 

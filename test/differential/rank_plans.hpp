@@ -11,7 +11,6 @@
 #include "protrain/model/llama.hpp"
 #include "protrain/schedule/knobs.hpp"
 #include "protrain/trace/trace.hpp"
-#include "protrain/update/timing.hpp"
 #include "test/differential/plans.hpp"
 #include "test/support/differential.hpp"
 #include "test/support/mlp.hpp"
@@ -50,7 +49,6 @@ inline std::uint32_t at(choice_row const& row, over axis) {
 
 enum class ranked_model : std::uint8_t { synthetic, mlp, gpt2, llama };
 enum class ranked_format : std::uint8_t { fp32, split, separate, half };
-enum class ranked_time : std::uint8_t { after_backward, during_backward, defer_one, defer_all };
 inline constexpr std::uint64_t rank_counts[] = {1, 2, 3, 5};
 
 inline bool is_transformer(choice_row const& row) {
@@ -81,8 +79,8 @@ inline covering_array rank_space() {
            {"time", {"after backward", "during backward", "defer one", "defer all"}},
            {"micro-batches of a program", {"all", "1", "2"}},
            {"update site", {"cpu", "streamed", "split"}}},
-          {pair(over::clip, 1, over::time, ranked_time::during_backward),
-           pair(over::format, ranked_format::half, over::time, ranked_time::during_backward),
+          {pair(over::clip, 1, over::time, time_kind::during_backward),
+           pair(over::format, ranked_format::half, over::time, time_kind::during_backward),
            pair(over::model, ranked_model::gpt2, over::format, ranked_format::half),
            pair(over::model, ranked_model::llama, over::format, ranked_format::half)}};
 }
@@ -107,6 +105,7 @@ inline choice_row plan_row(choice_row const& row) {
   set(on::interval, sum % 3);
   set(on::swap_ahead, sum % 2);
   set(on::gradient_slots, sum / 2 % 2);
+  set(on::time, at(row, over::time));
   set(on::programs, at(row, over::programs));
   set(on::placement, sum % 3);
   set(on::eviction, sum / 3 % 3);
@@ -187,23 +186,7 @@ inline chunk::layout ranked_layout(choice_row const& row, trace::trace const& t)
 inline schedule::knobs ranked_knobs(choice_row const& row,
                                     trace::trace const& t,
                                     chunk::layout const& l) {
-  schedule::knobs k = knobs_of(plan_row(row), t, l);
-  switch (static_cast<ranked_time>(at(row, over::time))) {
-    case ranked_time::after_backward:
-      break;
-    case ranked_time::during_backward:
-      k.time = update::timing::during_backward;
-      break;
-    case ranked_time::defer_one:
-      k.time = update::timing::before_next_use;
-      k.defer = 1;
-      break;
-    case ranked_time::defer_all:
-      k.time = update::timing::before_next_use;
-      k.defer = static_cast<std::uint32_t>(l.chunks.size());
-      break;
-  }
-  return k;
+  return knobs_of(plan_row(row), t, l);
 }
 
 }  // namespace protrain::test

@@ -28,7 +28,7 @@ using namespace protrain;
 using test::at;
 using test::on;
 
-constexpr std::uint64_t seed = 20240608;
+constexpr std::uint64_t seed = 20240609;  // its first 24 rows have every pair
 constexpr std::uint64_t steps = 10;
 
 std::size_t plans() {
@@ -67,7 +67,7 @@ test::engine_run run(test::choice_row const& row,
                      chunk::layout const& l,
                      schedule::knobs const& k,
                      std::uint64_t order_seed) {
-  auto const programs = schedule::compile_step(s.facts, l, k, test::eviction_of(row));
+  auto const programs = schedule::compile_segments(s.facts, l, k, test::eviction_of(row));
   REQUIRE(programs.has_value());
   if (at(row, on::device) == static_cast<std::uint32_t>(test::device_kind::host)) {
     device::host_device d;

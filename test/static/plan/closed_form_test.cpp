@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The closed form's search in constant evaluation, within every compiler's default limits: it finds
-// the layout of the paper's figure 2 by itself.
+// The closed form's search in constant evaluation, within the default limits of g++ and, where there
+// is a toolkit, nvcc: it finds the layout of the paper's figure 2 by itself.
 
 #include "protrain/plan/closed_form.hpp"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planning in constant evaluation, within every compiler's default limits: one program of eight
-// blocks is compiled, verified and simulated, and the closed forms and the parser are evaluated.
+// Planning in constant evaluation, within the default limits of g++ and, where there is a toolkit,
+// nvcc: one program of eight blocks is compiled, verified and simulated, and the closed forms and the
+// parser are evaluated.
 
 #include "protrain/activation/assignment.hpp"
 #include "protrain/chunk/layout.hpp"
