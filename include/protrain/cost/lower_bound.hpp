@@ -112,6 +112,13 @@ struct step_bound {
     return up.value == 0 ? picoseconds{}
                          : std::max(up + p.shortest_gather, p.shortest_upload + all);
   }
+  /// A buffer holds one chunk at a time, from the start of its upload to the end of what uses it.
+  constexpr picoseconds held(picoseconds computed, picoseconds brought) const {
+    return buffers == 0 ? picoseconds{} : picoseconds{(computed + brought).value / buffers};
+  }
+  constexpr picoseconds brought_again() const {
+    return again() + again(p.gathers, p.longest);
+  }
   /// What runs first on its queue is in front of `copies`, if there are any.
   constexpr picoseconds behind_scalars(picoseconds copies) const {
     bool const scalars = p.device_scalars && !s.needs_norm && copies.value > 0;
@@ -126,8 +133,10 @@ struct step_bound {
       picoseconds const gathered = p.shortest_upload + p.gathers + p.gathers_oversize;
       fed = std::max(behind_scalars(s.batch + moved) + p.shortest_gather, gathered);
     }
-    return std::max(
-        {start + p.gather_first + s.forward, fed + s.forward_last, p.left_forward});
+    return std::max({start + p.gather_first + s.forward,
+                     fed + s.forward_last,
+                     p.left_forward,
+                     held(p.held_forward, p.uploads + p.gathers)});
   }
 
   struct ends {
@@ -142,6 +151,7 @@ struct step_bound {
       if (m > 0) {
         at.forward = std::max({at.backward + p.device_every_end + s.forward,
                                at.backward + fed_again() + s.forward_last,
+                               at.backward + held(p.held_forward, brought_again()),
                                at.computed + s.forward});
       }
       bool const last = m + 1 == s.micro_batches;
@@ -150,7 +160,9 @@ struct step_bound {
       picoseconds const after = last ? p.device_last_end : p.device_every_end;
       at.computed = at.forward + a.backward.front() + before + around + after;
       at.backward =
-          at.forward + std::max(a.backward.front() + before, fed_again() + s.backward_first);
+          at.forward + std::max({a.backward.front() + before,
+                                 fed_again() + s.backward_first,
+                                 held(p.held_backward, brought_again())});
     }
     at.backward = std::max({at.backward, copies_up() + s.backward_first, gathered()});
     return at;
@@ -180,6 +192,17 @@ struct step_bound {
     return (s.loss_read + a.swap_out + p.offloads) * s.micro_batches;
   }
 
+  /// Streamed updates that can't begin before a gradient is there.
+  constexpr picoseconds streamed(ends const& at) const {
+    picoseconds out{};
+    for (late_stream const& l : p.late_streams) {
+      out = l.closes.valid()
+                ? std::max(out, at.forward + a.backward[l.closes.index()] + l.copies)
+                : out;
+    }
+    return out;
+  }
+
   constexpr picoseconds total() const {
     ends const at = phases();
     picoseconds offloaded = copies_down();
@@ -203,14 +226,15 @@ struct step_bound {
     picoseconds const ready = s.needs_norm ? norm + s.scalars : device;
     picoseconds updated = p.device_updates ? ready + p.device_updates_time : picoseconds{};
     updated += s.waits ? p.shortest_updated : picoseconds{};
-    picoseconds const streamed = (s.needs_norm ? norm + s.scalars : at.backward) + p.stream_waited;
+    picoseconds const waited = (s.needs_norm ? norm + s.scalars : at.backward) + p.stream_waited;
     return std::max({device,
                      norm + p.host_updates,
                      updated,
                      reduced(at),
+                     streamed(at),
                      p.host_all,
                      p.gathers + p.gathers_oversize + p.gathers_updated,
-                     p.stream_waited.value > 0 ? streamed : picoseconds{},
+                     p.stream_waited.value > 0 ? waited : picoseconds{},
                      p.stream_up.value > 0 ? copies_up() + p.stream_up : picoseconds{},
                      copies_down() + p.stream_down});
   }

@@ -10,6 +10,8 @@
 #include "protrain/trace/trace.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -17,6 +19,12 @@
 #include <vector>
 
 namespace protrain::inline v0::cost {
+
+/// Streamed updates that start after a block's backward.
+struct late_stream {
+  block_id closes{};   ///< of the first; none: nothing is known
+  picoseconds copies{};  ///< down, of them and later ones; what goes up may have gone before
+};
 
 struct placed {
   std::vector<std::uint8_t> persistent{};
@@ -35,6 +43,7 @@ struct placed {
   picoseconds stream_up{};      ///< copies of streamed chunks
   picoseconds stream_down{};    ///< likewise
   picoseconds stream_waited{};  ///< of those down, after the norm
+  std::array<late_stream, 4> late_streams{};  ///< some of those that follow backward passes
   picoseconds host_left{};      ///< updates that the step before left over
   picoseconds left_forward{};   ///< no first forward pass behind them ends before this
   picoseconds reduces{};        ///< reductions of one micro-batch
@@ -47,6 +56,8 @@ struct placed {
   picoseconds uploads_oversize{};        ///< of every oversize chunk that moves, once
   picoseconds uploads_oversize_again{};  ///< what the step repeats of them
   picoseconds uploads_first{};           ///< what block 0 needs
+  picoseconds held_forward{};            ///< computing of one micro-batch, for each buffer in use
+  picoseconds held_backward{};           ///< likewise, recomputing aside
   picoseconds gathers{};                 ///< of every regular chunk that moves, once
   std::vector<picoseconds> longest{};    ///< sums of the n longest of these gathers
   picoseconds gathers_oversize{};        ///< of every oversize chunk that moves, once
@@ -225,6 +236,20 @@ constexpr void add_chunks(placed& out, chunk::layout const& l, step const& s, de
   out.buffer_bytes = largest;
 }
 
+/// A block holds a buffer of each regular chunk that moves and that it uses.
+constexpr void add_held(placed& out, trace::trace const& t, chunk::layout const& l) {
+  for (std::size_t b = 0; b < t.blocks.size(); ++b) {
+    std::uint64_t buffers = 0;
+    for (chunk_id const c : l.chunks_of[b]) {
+      bool const moves = out.persistent[c.index()] == 0 && l[c].elements > 0;
+      buffers += moves && !l[c].oversize ? 1U : 0U;
+    }
+    trace::block_shape const& shape = t.shapes[t.blocks[b].index()];
+    out.held_forward += shape.forward * buffers;
+    out.held_backward += shape.backward * buffers;
+  }
+}
+
 /// Turns a list of times into sums of its n largest, n from 0.
 constexpr void sum_largest(std::vector<picoseconds>& times) {
   std::ranges::sort(times, std::greater<>());
@@ -247,9 +272,34 @@ constexpr void choose_deferred(placed& out, step const& s, std::uint32_t defer) 
   }
 }
 
-/// Values that were left over come up behind their updates on the host, which follow each other in the order of
-/// chunks, as their first uploads do; the blocks from the first that uses a chunk on run behind its
-/// upload. O(chunks + blocks).
+constexpr stream_cost const& stream_of(placed const& p, step const& s, std::size_t c) {
+  return stored_on_host(p, s, c) ? s.chunks[c].streamed_stored : s.chunks[c].streamed;
+}
+
+/// Ends of updates that were left over, on the host and streamed, from the last chunk to the first.
+struct left_updates {
+  picoseconds host{};
+  picoseconds up{};
+  picoseconds down{};
+
+  /// Of chunk `c`; the one before it is next.
+  constexpr picoseconds take(placed const& p, step const& s, std::size_t c) {
+    if (p.streamed[c] == 0) {
+      picoseconds const end = host;
+      host = host - s.chunks[c].update_host;
+      return end;
+    }
+    stream_cost const& cost = stream_of(p, s, c);
+    picoseconds const end = std::max(up + cost.down_least, down + cost.up_least);
+    up = up - cost.up;
+    down = down - cost.down;
+    return end;
+  }
+};
+
+/// Values that were left over come up behind their updates, which follow each other in the order of
+/// chunks at each site, as their first uploads do; the blocks from the first that uses a chunk on run
+/// behind its upload. O(chunks + blocks).
 constexpr void bound_left_forward(placed& out,
                                   trace::trace const& t,
                                   chunk::layout const& l,
@@ -258,20 +308,26 @@ constexpr void bound_left_forward(placed& out,
   for (std::size_t b = t.blocks.size(); b-- > 0;) {
     from[b] = from[b + 1] + t.shapes[t.blocks[b].index()].forward;
   }
-  picoseconds updated = out.host_left;
+  left_updates left{.host = out.host_left};
+  for (std::size_t c = 0; c < l.chunks.size(); ++c) {
+    if (out.deferred[c] != 0 && out.streamed[c] != 0) {
+      left.up += stream_of(out, s, c).up;
+      left.down += stream_of(out, s, c).down;
+    }
+  }
   picoseconds uploads{};  // of this chunk and the regular ones behind it
   for (std::size_t c = l.chunks.size(); c-- > 0;) {
     chunk_cost const& cost = s.chunks[c];
     bool const moves = out.persistent[c] == 0 && l.chunks[c].elements > 0;
     uploads += moves && !l.chunks[c].oversize ? cost.upload : picoseconds{};
-    if (out.deferred[c] == 0 || out.streamed[c] != 0) {
+    if (out.deferred[c] == 0) {
       continue;
     }
+    picoseconds const updated = left.take(out, s, c);
     std::size_t const first = std::ranges::min(l.chunks[c].blocks).index();
     picoseconds const fed = l.chunks[c].oversize ? picoseconds{} : uploads + s.forward_last;
-    out.left_forward =
-        std::max({out.left_forward, updated + cost.upload + from[first], updated + fed});
-    updated = updated - cost.update_host;
+    out.left_forward = std::max(
+        {out.left_forward, updated + cost.upload + cost.gather + from[first], updated + fed});
   }
 }
 
@@ -336,6 +392,33 @@ constexpr void add_device_span(
 }  // namespace detail
 
 namespace detail {
+
+/// Streamed updates of this step's gradients follow them: up to four of them with all that come later.
+constexpr void add_late_streams(placed& out, step const& s) {
+  struct entry {
+    block_id closes{};
+    std::size_t chunk = 0;
+  };
+  std::vector<entry> in{};
+  for (span_cost const& g : s.spans) {
+    std::size_t const c = g.chunk.index();
+    if (g.last && out.streamed[c] != 0 && out.deferred[c] == 0) {
+      in.push_back({g.closes, c});
+    }
+  }
+  std::sort(in.begin(), in.end(), [](entry const& a, entry const& b) {
+    return a.closes != b.closes ? a.closes < b.closes : a.chunk < b.chunk;
+  });
+  picoseconds down{};
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    down += stream_of(out, s, in[i].chunk).down;
+    bool const listed = i + 1 == in.size() || i == 0 || i == in.size() / 3 || i == 2 * in.size() / 3;
+    if (listed) {
+      std::size_t const at = i + 1 == in.size() ? 3 : i == 0 ? 0 : i == in.size() / 3 ? 1 : 2;
+      out.late_streams[at] = {in[i].closes, down};
+    }
+  }
+}
 
 /// One contribution, where its gradient is completed.
 constexpr void add_span(
@@ -414,11 +497,15 @@ constexpr placed make_placed(trace::trace const& t,
   out.fewest_buffers = schedule::fewest_buffers(l, out.persistent);
   out.most_buffers = schedule::most_buffers(l, out.persistent);
   detail::add_chunks(out, l, s, what);
+  detail::add_held(out, t, l);
   detail::sum_largest(out.largest);
   detail::sum_largest(out.longest);
   detail::add_cells(out, t);
   if (out.defer > 0) {
     detail::bound_left_forward(out, t, l, s);
+  }
+  if (what == decided::all) {
+    detail::add_late_streams(out, s);
   }
   std::uint32_t const lag = detail::device_lag(s);
   for (span_cost const& g : s.spans) {

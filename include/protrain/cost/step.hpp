@@ -38,6 +38,8 @@ struct stream_cost {
   std::uint64_t slot = 0;  ///< granules of its largest part
   picoseconds up{};
   picoseconds down{};
+  picoseconds up_least{};    ///< of its smallest part
+  picoseconds down_least{};  ///< likewise
   bool operator==(stream_cost const&) const = default;
 };
 
@@ -112,9 +114,12 @@ constexpr stream_cost stream_of(
   stream_cost out{.slot = granules(checked_mul(part, up)),
                   .up = upload_time(r, checked_mul(part, up)) * whole,
                   .down = download_time(r, checked_mul(part, down)) * whole};
+  std::uint64_t const least = rest > 0 ? rest : std::min(n, part);
+  out.up_least = upload_time(r, checked_mul(least, up));
+  out.down_least = download_time(r, checked_mul(least, down));
   if (rest > 0) {
-    out.up += upload_time(r, rest * up);
-    out.down += download_time(r, rest * down);
+    out.up += out.up_least;
+    out.down += out.down_least;
   }
   return out;
 }
