@@ -68,6 +68,31 @@ class frontier {
 
   constexpr std::uint64_t bounds_left() const { return left_; }
 
+  /// The most promising candidate of a placement; nothing if none fits.
+  constexpr std::optional<candidate> best_of(std::size_t placement) {
+    cost::placed const& p = space_.placements[placement];
+    std::optional<candidate> best{};
+    for_groups(p, [&](assignment_group const& g, std::size_t n, picoseconds least) {
+      for (std::size_t i = 0; i < n && (!best || least < best->bound); ++i) {
+        cost::assigned const& a = space_.assignments[g.members[i]];
+        axis const buffers = space_.buffer_axis(p);
+        std::uint32_t const b = roomy_buffers(p, a, buffers);
+        picoseconds const bound = cost::lower_bound(space_.step, p, a, b);
+        spend(1);
+        if (!best || bound < best->bound) {
+          candidate c{.placement = static_cast<std::uint32_t>(placement),
+                      .assignment = static_cast<std::uint32_t>(g.members[i]),
+                      .buffers = b,
+                      .slots = slots_of(placement).high,
+                      .bound = bound};
+          c.least = programs_.least_memory(c);
+          best = fits(c) ? c : best;
+        }
+      }
+    });
+    return best;
+  }
+
  private:
   struct branch {
     std::size_t base = 0;
@@ -124,24 +149,43 @@ class frontier {
     programs_.take_placements();
   }
 
-  /// Candidates of one placement; answers the least bound of those above the limit.
-  constexpr picoseconds collect(std::size_t placement) {
-    cost::placed const& p = space_.placements[placement];
+  /// `each` group that has members that may fit: how many, and no bound of theirs is less.
+  template <class Each>
+  constexpr void for_groups(cost::placed const& p, Each const& each) {
     std::uint64_t const taken = cost::carried_bytes(p, p.fewest_buffers, 0);
-    picoseconds above = no_time_is_longer;
     for (assignment_group const& g : groups_.all()) {
       std::size_t const n = taken > allowed_.device ? 0 : g.within(allowed_.device - taken);
-      if (n == 0) {
-        continue;
-      }
-      std::uint32_t const most = groups_.buffers_within(p, allowed_.device - g.live.front());
-      picoseconds const all = cost::lower_bound(space_.step, p, g.least[n - 1], most);
-      spend(1);
-      above = all > limit_ ? std::min(above, all) : above;
-      for (std::size_t i = 0; i < n && all <= limit_ && left_ > 0; ++i) {
-        above = std::min(above, collect(placement, g.members[i]));
+      if (n > 0) {
+        std::uint32_t const most = groups_.buffers_within(p, allowed_.device - g.live.front());
+        spend(1);
+        each(g, n, cost::lower_bound(space_.step, p, g.least[n - 1], most));
       }
     }
+  }
+
+  constexpr std::uint32_t roomy_buffers(cost::placed const& p,
+                                        cost::assigned const& a,
+                                        axis const& buffers) const {
+    std::uint64_t const room = allowed_.device - std::min(allowed_.device, a.most_live);
+    return clamp(groups_.buffers_within(p, room), buffers.low, buffers.high);
+  }
+  constexpr axis slots_of(std::size_t placement) const {
+    return space_.placed_as[placement].streamed > 0 ? space_.streaming_slot_axis : axis{};
+  }
+  constexpr bool fits(candidate const& c) const {
+    return c.least.device <= allowed_.device && c.least.host <= allowed_.host;
+  }
+
+  /// Candidates of one placement; answers the least bound of those above the limit.
+  constexpr picoseconds collect(std::size_t placement) {
+    picoseconds above = no_time_is_longer;
+    for_groups(space_.placements[placement],
+               [&](assignment_group const& g, std::size_t n, picoseconds least) {
+                 above = least > limit_ ? std::min(above, least) : above;
+                 for (std::size_t i = 0; i < n && least <= limit_ && left_ > 0; ++i) {
+                   above = std::min(above, collect(placement, g.members[i]));
+                 }
+               });
     return above;
   }
 
@@ -150,9 +194,7 @@ class frontier {
     cost::placed const& p = space_.placements[placement];
     cost::assigned const& a = space_.assignments[assignment];
     axis const buffers = space_.buffer_axis(p);
-    std::uint64_t const room = allowed_.device - std::min(allowed_.device, a.most_live);
-    std::uint32_t const most = clamp(groups_.buffers_within(p, room), buffers.low, buffers.high);
-    for (std::uint32_t b = most + 1; b-- > buffers.low;) {
+    for (std::uint32_t b = roomy_buffers(p, a, buffers) + 1; b-- > buffers.low;) {
       candidate c{.placement = static_cast<std::uint32_t>(placement),
                   .assignment = static_cast<std::uint32_t>(assignment),
                   .buffers = b,
@@ -169,11 +211,10 @@ class frontier {
   }
 
   constexpr void add(candidate c) {
-    bool const streams = space_.placed_as[c.placement].streamed > 0;
-    axis const slots = streams ? space_.streaming_slot_axis : axis{};
+    axis const slots = slots_of(c.placement);
     for (c.slots = slots.low; c.slots <= slots.high; ++c.slots) {
       c.least = programs_.least_memory(c);
-      if (c.least.device <= allowed_.device && c.least.host <= allowed_.host) {
+      if (fits(c)) {
         out_.push_back(c);
       }
     }

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 #include <vector>
 
 namespace protrain::inline v0::plan::detail {
@@ -21,22 +22,38 @@ class local_search {
  public:
   explicit constexpr local_search(Search& s) : s_(s) {}
 
-  /// Moves to the best neighbour until there is none, or the limit is met.
+  /// Moves to better neighbours until there are none, or the limit is met.
   constexpr void run(std::uint32_t programs) {
     std::size_t const most = s_.programs_.results().size() + programs;
-    std::size_t from = Search::none;
-    for (std::uint32_t reach = 4; reach > 0; reach /= 2) {
-      from = Search::none;
+    for (std::uint32_t reach = 8; reach > 0; reach /= 2) {
+      std::size_t from = Search::none;
       while (from != s_.best_ && s_.programs_.results().size() < most) {
         from = s_.best_;
-        try_neighbours(s_.programs_.results()[from].what, reach, most);
+        list_neighbours(s_.programs_.results()[from].what, reach);
+        try_neighbours(from, most);
       }
     }
   }
 
  private:
-  /// By value: evaluating moves the results that it came from.
-  constexpr void try_neighbours(candidate c, std::uint32_t reach, std::size_t most) {
+  /// The most promising first, until one is better than `from`.
+  constexpr void try_neighbours(std::size_t from, std::size_t most) {
+    std::sort(list_.begin(), list_.end(), [this](candidate const& a, candidate const& b) {
+      return std::tuple(a.bound, a.least.device, s_.order_.key(a)) <
+             std::tuple(b.bound, b.least.device, s_.order_.key(b));
+    });
+    for (candidate const& c : list_) {
+      if (s_.best_ != from || s_.programs_.results().size() >= most) {
+        return;
+      }
+      if (!s_.hopeless(c)) {
+        s_.evaluate(c);
+      }
+    }
+  }
+
+  constexpr void list_neighbours(candidate const& c, std::uint32_t reach) {
+    list_.clear();
     activation::counts const n = s_.space_.counts[c.assignment];
     for (std::size_t const p : places_around(c.placement, reach)) {
       axis const buffers = s_.space_.buffer_axis(s_.space_.placements[p]);
@@ -49,7 +66,7 @@ class local_search {
             candidate like = c;
             like.placement = static_cast<std::uint32_t>(p);
             like.buffers = b;
-            try_levels(like, {.swap = swap, .checkpoint = k, .levels = n.levels}, reach, most);
+            list_levels(like, {.swap = swap, .checkpoint = k, .levels = n.levels}, reach);
           }
         }
       }
@@ -78,23 +95,23 @@ class local_search {
     return out;
   }
 
-  constexpr void try_levels(candidate const& like,
-                            activation::counts const& at,
-                            std::uint32_t reach,
-                            std::size_t most) {
+  constexpr void list_levels(candidate const& like,
+                             activation::counts const& at,
+                             std::uint32_t reach) {
     std::uint32_t const slots = s_.space_.gradient_slots[like.assignment];
     bool const searched = s_.space_.depth > 0 && !s_.space_.wanted.levels;
     for (activation::counts const& c : level_neighbours(s_.space_, at, reach, searched)) {
       std::uint32_t const streaming = std::max(like.slots, s_.space_.streaming_slot_axis.high);
       candidate const next =
           s_.bounded(like.placement, s_.space_.assignment(c, slots), like.buffers, streaming);
-      if (s_.programs_.results().size() < most && !s_.hopeless(next)) {
-        s_.evaluate(next);
+      if (!s_.hopeless(next)) {
+        list_.push_back(next);
       }
     }
   }
 
   Search& s_;
+  std::vector<candidate> list_{};
 };
 
 }  // namespace protrain::inline v0::plan::detail

@@ -242,15 +242,46 @@ class searcher {
     return c.bound > best().time || (c.bound == best().time && least.device > best().device);
   }
 
+  /// Of some persistences and some numbers of streamed updates the most promising candidates, then
+  /// what lies around the best.
+  constexpr void scout(frontier<Policies>& open) {
+    std::vector<candidate> found{};
+    auto const last = static_cast<std::uint32_t>(space_.persistences.size()) - 1;
+    for (std::uint32_t const base : values({0, last}, last / scouted + 1)) {
+      axis const streamed = space_.streamed_axis(base);
+      for (std::uint32_t const n : values(streamed, (streamed.high - streamed.low) / 4 + 1)) {
+        std::size_t const at = space_.placement(base, n);
+        programs_.take_placements();
+        if (auto const c = open.best_of(at)) {
+          found.push_back(*c);
+        }
+      }
+    }
+    sort(found);
+    std::size_t const some = std::min<std::size_t>(found.size(), scouted);
+    found.erase(found.begin() + static_cast<std::ptrdiff_t>(some), found.end());
+    for (candidate const& c : found) {
+      if (!hopeless(c)) {
+        evaluate(c);
+      }
+    }
+    if (best_ != none) {
+      local_search<searcher>(*this).run(limits_.refinements);
+    }
+  }
+
   /// Compiles candidates in the order of their bounds, a slice at a time, until none can be better
   /// or a limit is met. True when none is.
   constexpr bool descend() {
-    std::uint64_t const most =
-        limits_.candidates > bounds_ ? limits_.candidates - bounds_ : 0;
+    std::uint64_t const most = limits_.candidates > bounds_ ? limits_.candidates - bounds_ : 0;
     frontier<Policies> open(space_, programs_, groups_, order_.allowed, most);
+    if (!finished(open.next())) {
+      scout(open);
+    }
     std::size_t const programs = programs_.results().size() + limits_.programs;
     std::optional<picoseconds> done{};
-    picoseconds width = {std::max<std::uint64_t>(1, open.next().value / slices)};
+    picoseconds const floor = open.next();
+    picoseconds width = {std::max<std::uint64_t>(1, floor.value / slices)};
     bool whole = true;
     while (whole && open.next() < no_time_is_longer && !finished(open.next())) {
       picoseconds limit = open.next() + width;
@@ -261,11 +292,7 @@ class searcher {
       width = width * 2;
     }
     bounds_ += most - open.bounds_left();
-    if (!whole) {
-      open_ = done ? *done : picoseconds{};
-    } else {
-      open_ = best_ == none ? picoseconds{} : best().time;
-    }
+    open_ = whole ? (best_ == none ? picoseconds{} : best().time) : done.value_or(floor);
     return whole;
   }
   /// No candidate with such a bound, or a larger one, is better.
@@ -275,10 +302,7 @@ class searcher {
 
   /// In order; false when there were more than `most` programs.
   constexpr bool compile(std::vector<candidate> slice, std::size_t most) {
-    std::sort(slice.begin(), slice.end(), [this](candidate const& a, candidate const& b) {
-      return std::tuple(a.bound, a.least.device, order_.key(a)) <
-             std::tuple(b.bound, b.least.device, order_.key(b));
-    });
+    sort(slice);
     for (candidate const& c : slice) {
       if (finished(c.bound)) {
         return true;
@@ -294,6 +318,14 @@ class searcher {
     return true;
   }
 
+  constexpr void sort(std::vector<candidate>& list) const {
+    std::sort(list.begin(), list.end(), [this](candidate const& a, candidate const& b) {
+      return std::tuple(a.bound, a.least.device, order_.key(a)) <
+             std::tuple(b.bound, b.least.device, order_.key(b));
+    });
+  }
+
+  static constexpr std::uint32_t scouted = 16;  ///< persistences, and candidates of them
   static constexpr std::uint64_t slices = 512;               ///< of the least bound, at first
   static constexpr std::uint64_t most_assignments = 1U << 14U;  ///< beyond, they are thinned
 
