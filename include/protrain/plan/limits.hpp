@@ -11,9 +11,10 @@ namespace protrain::inline v0::plan {
 /// How much a search may do. A search that meets a limit answers with what it has found, and says
 /// that it isn't proven.
 struct limits {
-  std::uint32_t programs = 3000;         ///< compiled best first
-  std::uint32_t refinements = 300;       ///< compiled around the best one, after a limit was met
-  std::uint32_t candidates = 1U << 20U;  ///< bounds computed
+  std::uint32_t programs = 3000;           ///< compiled best first
+  std::uint32_t refinements = 100;         ///< compiled on each way up from a promising one
+  std::uint64_t instructions = 1U << 19U;  ///< of all of them
+  std::uint32_t candidates = 1U << 20U;    ///< bounds computed
   bool operator==(limits const&) const = default;
 };
 

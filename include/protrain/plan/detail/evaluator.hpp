@@ -73,6 +73,8 @@ class evaluator {
   }
 
   constexpr std::vector<scored> const& results() const { return results_; }
+  /// Of all programs so far.
+  constexpr std::uint64_t instructions() const { return instructions_; }
 
   /// Position of the candidate in `results`.
   constexpr std::size_t evaluate(candidate const& c) {
@@ -92,6 +94,7 @@ class evaluator {
       out.host = std::max(out.host, extent_of(p, space::host));
       out.instructions += p.instructions.size();
     }
+    instructions_ += out.instructions;
     remember(out);
     by_assignment_[c.assignment].push_back(results_.size());
     results_.push_back(out);
@@ -211,6 +214,7 @@ class evaluator {
   std::vector<std::vector<chunk_id>> patterns_{};
   std::vector<std::uint32_t> oversize_{};  ///< by placement
   std::vector<scored> results_{};
+  std::uint64_t instructions_ = 0;
   std::vector<std::vector<std::size_t>> by_assignment_{};
   std::vector<std::vector<known>> above_{};  ///< by assignment
 };

@@ -16,19 +16,20 @@
 
 namespace protrain::inline v0::plan::detail {
 
-/// Works on the incumbent of a `searcher`.
+/// Works on the results of a `searcher`.
 template <class Search>
 class local_search {
  public:
   explicit constexpr local_search(Search& s) : s_(s) {}
 
-  /// Moves to better neighbours until there are none, or the limit is met.
-  constexpr void run(std::uint32_t programs) {
+  /// Moves from a result to better neighbours until there are none, or the limit is met.
+  constexpr void run(std::size_t start, std::uint32_t programs) {
     std::size_t const most = s_.programs_.results().size() + programs;
+    at_ = start;
     for (std::uint32_t reach = 8; reach > 0; reach /= 2) {
       std::size_t from = Search::none;
-      while (from != s_.best_ && s_.programs_.results().size() < most) {
-        from = s_.best_;
+      while (from != at_ && s_.may_compile(most)) {
+        from = at_;
         list_neighbours(s_.programs_.results()[from].what, reach);
         try_neighbours(from, most);
       }
@@ -43,13 +44,24 @@ class local_search {
              std::tuple(b.bound, b.least.device, s_.order_.key(b));
     });
     for (candidate const& c : list_) {
-      if (s_.best_ != from || s_.programs_.results().size() >= most) {
+      if (at_ != from || !s_.may_compile(most)) {
         return;
       }
-      if (!s_.hopeless(c)) {
-        s_.evaluate(c);
-      }
+      std::size_t const next = s_.evaluate(c);
+      at_ = better(next, at_) ? next : at_;
     }
+  }
+
+  constexpr bool better(std::size_t a, std::size_t b) const {
+    std::vector<scored> const& all = s_.programs_.results();
+    bool const fits = s_.order_.fits(all[a]);
+    return fits != s_.order_.fits(all[b]) ? fits : s_.order_.before(all[a], all[b]);
+  }
+  /// Than where the search is: it may fit, and its bound is no larger.
+  constexpr bool promising(candidate const& c) const {
+    scored const& here = s_.programs_.results()[at_];
+    return c.least.device <= s_.order_.allowed.device && c.least.host <= s_.order_.allowed.host &&
+           (!s_.order_.fits(here) || c.bound <= here.time);
   }
 
   constexpr void list_neighbours(candidate const& c, std::uint32_t reach) {
@@ -104,13 +116,14 @@ class local_search {
       std::uint32_t const streaming = std::max(like.slots, s_.space_.streaming_slot_axis.high);
       candidate const next =
           s_.bounded(like.placement, s_.space_.assignment(c, slots), like.buffers, streaming);
-      if (!s_.hopeless(next)) {
+      if (promising(next)) {
         list_.push_back(next);
       }
     }
   }
 
   Search& s_;
+  std::size_t at_ = 0;  ///< a result
   std::vector<candidate> list_{};
 };
 

@@ -59,7 +59,7 @@ class searcher {
       least = least_search<searcher>(*this).run();
     }
     if (best_ != none && !proven) {
-      local_search<searcher>(*this).run(limits_.refinements);
+      climb(best_, limits_.refinements);
     }
     give_back_slots();
     answers<Policies> const out{space_, machine_, budget_, order_, programs_, fixed_};
@@ -242,32 +242,63 @@ class searcher {
     return c.bound > best().time || (c.bound == best().time && least.device > best().device);
   }
 
-  /// Of some persistences and some numbers of streamed updates the most promising candidates, then
-  /// what lies around the best.
+  /// Of some persistences and some ways to update the most promising candidates, then what lies
+  /// around the best of each kind: none deferred, some deferred, some streamed.
   constexpr void scout(frontier<Policies>& open) {
-    std::vector<candidate> found{};
+    std::vector<std::vector<candidate>> found(3);
     auto const last = static_cast<std::uint32_t>(space_.persistences.size()) - 1;
     for (std::uint32_t const base : values({0, last}, last / scouted + 1)) {
       axis const streamed = space_.streamed_axis(base);
       for (std::uint32_t const n : values(streamed, (streamed.high - streamed.low) / 4 + 1)) {
+        bool const split = n > streamed.low;
         std::size_t const at = space_.placement(base, n);
-        programs_.take_placements();
-        if (auto const c = open.best_of(at)) {
-          found.push_back(*c);
+        scout(open, at, found[split ? 2 : 1]);
+        axis const defer = space_.defer_axis(base, n);
+        if (!split && space_.placed_as[at].defer > defer.low) {
+          scout(open, space_.placement(base, n, defer.low), found[0]);
         }
       }
     }
-    sort(found);
-    std::size_t const some = std::min<std::size_t>(found.size(), scouted);
-    found.erase(found.begin() + static_cast<std::ptrdiff_t>(some), found.end());
-    for (candidate const& c : found) {
-      if (!hopeless(c)) {
-        evaluate(c);
-      }
+    for (std::vector<candidate>& kind : found) {
+      climb_from(kind);
     }
     if (best_ != none) {
-      local_search<searcher>(*this).run(limits_.refinements);
+      climb(best_, limits_.refinements);
     }
+  }
+  constexpr void scout(frontier<Policies>& open,
+                       std::size_t placement,
+                       std::vector<candidate>& found) {
+    programs_.take_placements();
+    if (auto const c = open.best_of(placement)) {
+      found.push_back(*c);
+    }
+  }
+  /// Compiles the most promising, and climbs from the best of them.
+  constexpr void climb_from(std::vector<candidate>& found) {
+    sort(found);
+    std::vector<std::size_t> starts{};
+    for (std::size_t i = 0; i < std::min<std::size_t>(found.size(), scouted / 2); ++i) {
+      if (may_compile(~std::size_t{0})) {
+        std::size_t const at = evaluate(found[i]);
+        if (order_.fits(programs_.results()[at])) {
+          starts.push_back(at);
+        }
+      }
+    }
+    std::sort(starts.begin(), starts.end(), [this](std::size_t a, std::size_t b) {
+      return order_.before(programs_.results()[a], programs_.results()[b]);
+    });
+    for (std::size_t i = 0; i < std::min<std::size_t>(starts.size(), climbed); ++i) {
+      climb(starts[i], limits_.refinements / 2);
+    }
+  }
+  constexpr void climb(std::size_t start, std::uint32_t programs) {
+    local_search<searcher>(*this).run(start, programs);
+  }
+  /// While neither so many programs nor all instructions have been compiled.
+  constexpr bool may_compile(std::size_t programs) const {
+    return programs_.results().size() < programs && programs_.instructions() < limits_.instructions;
   }
 
   /// Compiles candidates in the order of their bounds, a slice at a time, until none can be better
@@ -310,7 +341,7 @@ class searcher {
       if (hopeless(c)) {
         continue;
       }
-      if (programs_.results().size() >= most) {
+      if (!may_compile(most)) {
         return false;
       }
       evaluate(c);
@@ -326,6 +357,7 @@ class searcher {
   }
 
   static constexpr std::uint32_t scouted = 16;  ///< persistences, and candidates of them
+  static constexpr std::uint32_t climbed = 3;   ///< of these
   static constexpr std::uint64_t slices = 512;               ///< of the least bound, at first
   static constexpr std::uint64_t most_assignments = 1U << 14U;  ///< beyond, they are thinned
 
