@@ -6,10 +6,14 @@
 #include "protrain/hw/machine.hpp"
 #include "protrain/plan/budget.hpp"
 #include "protrain/plan/policies.hpp"
+#include "protrain/plan/search.hpp"
 #include "protrain/trace/trace.hpp"
 #include "test/support/any_policy.hpp"
 #include "test/support/random_jobs.hpp"
 
+#include <doctest/doctest.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -51,5 +55,20 @@ inline planning_case make_planning_case(std::uint64_t seed, std::size_t blocks) 
 
 /// More than any plan needs.
 inline plan::budget everything() { return {.gpu = {1ULL << 40U}, .host = {1ULL << 40U}}; }
+
+/// Between the least that any plan needs and what the fastest one takes.
+inline plan::budget random_budget(random_source& r, planning_case const& c) {
+  plan::budget out = everything();
+  auto const fastest = plan::search(c.facts, c.machine, out, c.rules);
+  REQUIRE(fastest.has_value());
+  auto const none = plan::search(c.facts, c.machine, {.gpu = {0}, .host = out.host}, c.rules);
+  std::uint64_t const least = none ? 0 : none.failure().needs_device;
+  std::uint64_t const most = std::max(fastest->predicted.device.peak, least);
+  out.gpu = {r.between(least, most)};
+  if (r.chance(30)) {
+    out.host = {r.between(0, 2 * fastest->predicted.host.peak)};
+  }
+  return out;
+}
 
 }  // namespace protrain::test

@@ -68,6 +68,25 @@ class frontier {
 
   constexpr std::uint64_t bounds_left() const { return left_; }
 
+  /// The candidate of a placement that keeps least, with as many buffers as fit; nothing if none does.
+  constexpr std::optional<candidate> leanest_of(std::size_t placement) {
+    cost::placed const& p = space_.placements[placement];
+    std::size_t least = space_.assignments.size();
+    for (assignment_group const& g : groups_.all()) {
+      bool const less = least == space_.assignments.size() ||
+                        g.live.front() < space_.assignments[least].most_live;
+      least = less ? g.members.front() : least;
+    }
+    cost::assigned const& a = space_.assignments[least];
+    candidate c{.placement = static_cast<std::uint32_t>(placement),
+                .assignment = static_cast<std::uint32_t>(least),
+                .buffers = roomy_buffers(p, a, space_.buffer_axis(p)),
+                .slots = slots_of(placement).high};
+    c.bound = cost::lower_bound(space_.step, p, a, c.buffers);
+    c.least = programs_.least_memory(c);
+    return fits(c) ? std::optional<candidate>(c) : std::nullopt;
+  }
+
   /// The most promising candidate of a placement; nothing if none fits.
   constexpr std::optional<candidate> best_of(std::size_t placement) {
     cost::placed const& p = space_.placements[placement];

@@ -243,19 +243,22 @@ class searcher {
   }
 
   /// Of some persistences and some ways to update the most promising candidates, then what lies
-  /// around the best of each kind: none deferred, some deferred, some streamed.
+  /// around the best of each kind: none deferred, some deferred, least kept, some streamed.
   constexpr void scout(frontier<Policies>& open) {
-    std::vector<std::vector<candidate>> found(3);
+    std::vector<std::vector<candidate>> found(4);
     auto const last = static_cast<std::uint32_t>(space_.persistences.size()) - 1;
     for (std::uint32_t const base : values({0, last}, last / scouted + 1)) {
       axis const streamed = space_.streamed_axis(base);
       for (std::uint32_t const n : values(streamed, (streamed.high - streamed.low) / 4 + 1)) {
         bool const split = n > streamed.low;
         std::size_t const at = space_.placement(base, n);
-        scout(open, at, found[split ? 2 : 1]);
+        scout(open, at, found[split ? 3 : 1]);
         axis const defer = space_.defer_axis(base, n);
         if (!split && space_.placed_as[at].defer > defer.low) {
           scout(open, space_.placement(base, n, defer.low), found[0]);
+        }
+        if (auto const c = split ? std::nullopt : open.leanest_of(at)) {
+          found[2].push_back(*c);
         }
       }
     }
