@@ -125,8 +125,13 @@ TEST_CASE("knobs at rest have no effect") {
 }
 
 TEST_CASE("more than the budget may be the effect") {
-  plan::budget const tight{.gpu = 12_MiB, .host = 8_GiB};
-  auto const p = plan::search(job(), hw::host_demo(), tight);
+  auto const wanted = plan::parse("persist=2,buffer=4,swap=2,checkpoint=3,interval=2", job().job);
+  REQUIRE(wanted.has_value());
+  plan::budget tight{.gpu = 64_MiB, .host = 8_GiB};
+  auto p = plan::make(job(), hw::host_demo(), tight, policies<>{}, *wanted);
+  REQUIRE(p.has_value());
+  tight.gpu = {p->predicted.device.peak};
+  p = plan::make(job(), hw::host_demo(), tight, policies<>{}, *wanted);
   REQUIRE(p.has_value());
   bool above = false;
   for (plan::knob_effect const& e : plan::effects(*p, hw::host_demo())) {

@@ -31,8 +31,8 @@ class frontier {
                      evaluator<Policies>& programs,
                      assignment_groups<Policies> const& groups,
                      allowance const& allowed,
-                     std::uint64_t most_bounds)
-      : space_(all), programs_(programs), groups_(groups), allowed_(allowed), left_(most_bounds) {
+                     std::uint64_t& bounds)
+      : space_(all), programs_(programs), groups_(groups), allowed_(allowed), left_(bounds) {
     for (std::size_t base = 0; base < space_.persistences.size(); ++base) {
       cost::placed const p = space_.persistent_only(base);
       if (auto const bound = bound_of(p)) {
@@ -65,8 +65,6 @@ class frontier {
     }
     return std::move(out_);
   }
-
-  constexpr std::uint64_t bounds_left() const { return left_; }
 
   /// The candidate of a placement that keeps least, with as many buffers as fit; nothing if none does.
   constexpr std::optional<candidate> leanest_of(std::size_t placement) {
@@ -243,7 +241,7 @@ class frontier {
   evaluator<Policies>& programs_;
   assignment_groups<Policies> const& groups_;
   allowance allowed_;
-  std::uint64_t left_;  ///< bounds that may be computed
+  std::uint64_t& left_;  ///< bounds that may be computed
   std::vector<branch> bases_{};
   std::vector<branch> splits_{};
   std::vector<branch> roots_{};

@@ -32,7 +32,7 @@ class least_search {
     for (std::size_t i = 0; i < results().size(); ++i) {
       note(i);
     }
-    std::size_t const most = results().size() + s_.limits_.refinements;
+    std::size_t const most = results().size() + std::size_t{4} * s_.limits_.refinements;
     for (candidate const& c : candidates_) {
       cost::live_bytes const least = s_.programs_.least_memory(c);
       cost::live_bytes const best = extents(least_);
@@ -83,7 +83,7 @@ class least_search {
     for (std::size_t const a : in) {
       bool const smaller = out.empty() || s_.space_.assignments[a].most_live <
                                               s_.space_.assignments[out.back()].most_live;
-      if (smaller || in.size() <= few) {
+      if (smaller || all()) {
         out.push_back(a);
       }
     }
@@ -100,8 +100,7 @@ class least_search {
         axis const defer = s_.space_.defer_axis(base, n);
         bool const end = n == streamed.low || n == streamed.high;
         for (std::uint32_t d = defer.low; d <= defer.high; ++d) {
-          bool const all = s_.space_.persistences.size() <= few;
-          if (all || (end && d == defer.low)) {
+          if (all() || (end && d == defer.low)) {
             list(s_.space_.placement(base, n, d), assignments);
           }
         }
@@ -115,8 +114,17 @@ class least_search {
     }
   }
 
-  /// Ways that are all looked at.
-  static constexpr std::size_t few = 16;
+  /// Where they are so few that all of them can be looked at.
+  constexpr bool all() const {
+    std::size_t assignments = 0;
+    for (assignment_group const& g : s_.groups_.all()) {
+      assignments += g.members.size();
+    }
+    std::size_t const n = s_.space_.persistences.size();
+    return n <= few && assignments <= few * few && assignments * n <= most;
+  }
+  static constexpr std::size_t few = 24;
+  static constexpr std::size_t most = 1U << 14U;
 
   Search& s_;
   std::vector<candidate> candidates_{};

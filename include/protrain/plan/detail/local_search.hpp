@@ -111,8 +111,7 @@ class local_search {
                              activation::counts const& at,
                              std::uint32_t reach) {
     std::uint32_t const slots = s_.space_.gradient_slots[like.assignment];
-    bool const searched = s_.space_.depth > 0 && !s_.space_.wanted.levels;
-    for (activation::counts const& c : level_neighbours(s_.space_, at, reach, searched)) {
+    for (activation::counts const& c : level_neighbours(s_.space_, at, reach, s_.levels_)) {
       std::uint32_t const streaming = std::max(like.slots, s_.space_.streaming_slot_axis.high);
       candidate const next =
           s_.bounded(like.placement, s_.space_.assignment(c, slots), like.buffers, streaming);

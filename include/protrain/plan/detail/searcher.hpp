@@ -52,14 +52,14 @@ class searcher {
 
   constexpr result<plan, infeasible> run() {
     try_fixed();
-    bool proven = list_assignments();
-    proven = descend() && proven;
+    bool proven = search(false);
+    if (space_.depth > 0 && !space_.wanted.levels) {
+      try_uniform_levels();
+      proven = search(true);
+    }
     std::size_t least = best_;
     if (best_ == none) {
       least = least_search<searcher>(*this).run();
-    }
-    if (best_ != none && !proven) {
-      climb(best_, limits_.refinements);
     }
     give_back_slots();
     answers<Policies> const out{space_, machine_, budget_, order_, programs_, fixed_};
@@ -105,7 +105,7 @@ class searcher {
     cost::placed const& p = space_.placements[placement];
     out.bound =
         cost::lower_bound(space_.step, p, space_.assignments[assignment], buffers);
-    ++bounds_;
+    left_ -= std::min<std::uint64_t>(left_, 1);
     programs_.take_placements();
     out.least = programs_.least_memory(out);
     return out;
@@ -145,9 +145,6 @@ class searcher {
     for (fixed_policy const& f : fixed_policies()) {
       fixed_.push_back({f.name, evaluate(fixed_candidate(f.what))});
     }
-    if (space_.depth > 0 && !space_.wanted.levels) {
-      try_uniform_levels();
-    }
   }
 
   /// Every block at one level, where everything is persistent and where nothing is.
@@ -164,6 +161,21 @@ class searcher {
   }
 
   // --- best first
+
+  /// With save levels or, where they are open too, without: then first, so that with them nothing is
+  /// slower. Each has all that the limits allow. True when no plan is better.
+  constexpr bool search(bool levels) {
+    levels_ = levels;
+    left_ = limits_.candidates;
+    instructions_ = programs_.instructions() + limits_.instructions;
+    bool const all = list_assignments();
+    bool const whole = descend() && all;
+    if (!whole && best_ != none) {
+      climb(best_, limits_.refinements);
+    }
+    bounds_ += limits_.candidates - left_;
+    return whole;
+  }
 
   /// Everything that may be done with the blocks. False where some of it was left out.
   constexpr bool list_assignments() {
@@ -186,20 +198,31 @@ class searcher {
     return all;
   }
 
+  /// What may be done with blocks beside `swap` swapped ones.
+  constexpr kind_axes kinds(std::uint32_t swap) const {
+    kind_axes out = kinds_beside(space_, swap);
+    if (!levels_ && !space_.wanted.levels) {
+      for (std::size_t k = 1; k < out.kinds; ++k) {
+        out.of[k] = axis{};
+      }
+    }
+    return out;
+  }
+
   /// All divisions of the blocks among checkpoints and levels, beside each number of swapped ones, if
   /// they are few (true then). Else those of two kinds.
   constexpr bool list_counts(std::vector<activation::counts>& out) const {
     std::vector<std::uint32_t> const swaps = values(space_.swap_axis, 1);
     std::uint64_t every = 0;
     for (std::uint32_t const s : swaps) {
-      every += count_all(kinds_beside(space_, s), most_assignments);
+      every += count_all(kinds(s), most_assignments);
     }
     bool const all = every <= most_assignments;
     std::uint32_t stride = 1;
     do {
       out.clear();
       for (std::uint32_t const s : values(space_.swap_axis, stride)) {
-        kind_axes const a = kinds_beside(space_, s);
+        kind_axes const a = kinds(s);
         for (kind_counts const& n : all ? all_counts(a) : mixed_counts(a, stride)) {
           out.push_back(counts_of(n, space_.depth, s));
         }
@@ -248,7 +271,7 @@ class searcher {
     std::vector<std::vector<candidate>> found(4);
     auto const last = static_cast<std::uint32_t>(space_.persistences.size()) - 1;
     for (std::uint32_t const base : values({0, last}, last / scouted + 1)) {
-      axis const streamed = space_.streamed_axis(base);
+      axis const streamed = left_ > 0 ? space_.streamed_axis(base) : axis{};
       for (std::uint32_t const n : values(streamed, (streamed.high - streamed.low) / 4 + 1)) {
         bool const split = n > streamed.low;
         std::size_t const at = space_.placement(base, n);
@@ -299,16 +322,16 @@ class searcher {
   constexpr void climb(std::size_t start, std::uint32_t programs) {
     local_search<searcher>(*this).run(start, programs);
   }
-  /// While neither so many programs nor all instructions have been compiled.
+  /// While neither so many programs nor all instructions have been compiled, nor all bounds computed.
   constexpr bool may_compile(std::size_t programs) const {
-    return programs_.results().size() < programs && programs_.instructions() < limits_.instructions;
+    return programs_.results().size() < programs && programs_.instructions() < instructions_ &&
+           left_ > 0;
   }
 
   /// Compiles candidates in the order of their bounds, a slice at a time, until none can be better
   /// or a limit is met. True when none is.
   constexpr bool descend() {
-    std::uint64_t const most = limits_.candidates > bounds_ ? limits_.candidates - bounds_ : 0;
-    frontier<Policies> open(space_, programs_, groups_, order_.allowed, most);
+    frontier<Policies> open(space_, programs_, groups_, order_.allowed, left_);
     if (!finished(open.next())) {
       scout(open);
     }
@@ -325,7 +348,6 @@ class searcher {
       done = whole ? limit : done;
       width = width * 2;
     }
-    bounds_ += most - open.bounds_left();
     open_ = whole ? (best_ == none ? picoseconds{} : best().time) : done.value_or(floor);
     return whole;
   }
@@ -373,7 +395,10 @@ class searcher {
   assignment_groups<Policies> groups_;
   std::vector<named_result> fixed_{};  ///< fixed policies
   std::size_t best_ = none;            ///< among the results: the answer so far
-  std::uint64_t bounds_ = 0;           ///< computed
+  std::uint64_t bounds_ = 0;           ///< computed in searches that have ended
+  std::uint64_t left_ = 0;             ///< that this one may compute
+  std::uint64_t instructions_ = 0;     ///< that it may compile up to
+  bool levels_ = false;                ///< it looks at save levels too
   picoseconds open_{};                 ///< no candidate that was not compiled has a lower bound
 };
 
