@@ -57,14 +57,10 @@ class searcher {
       try_uniform_levels();
       proven = search(true);
     }
-    std::size_t least = best_;
-    if (best_ == none) {
-      least = least_search<searcher>(*this).run();
-    }
     give_back_slots();
     answers<Policies> const out{space_, machine_, budget_, order_, programs_, fixed_};
     if (best_ == none) {
-      return out.shortage(programs_.results()[least]);
+      return out.shortage(programs_.results()[least_]);
     }
     return out.answer(best_,
                       {.candidates = static_cast<std::uint32_t>(bounds_),
@@ -170,6 +166,9 @@ class searcher {
     instructions_ = programs_.instructions() + limits_.instructions;
     bool const all = list_assignments();
     bool const whole = descend() && all;
+    if (best_ == none) {
+      least_ = least_search<searcher>(*this).run();
+    }
     if (!whole && best_ != none) {
       climb(best_, limits_.refinements);
     }
@@ -395,6 +394,7 @@ class searcher {
   assignment_groups<Policies> groups_;
   std::vector<named_result> fixed_{};  ///< fixed policies
   std::size_t best_ = none;            ///< among the results: the answer so far
+  std::size_t least_ = none;           ///< the one that lacks least memory, while none fits
   std::uint64_t bounds_ = 0;           ///< computed in searches that have ended
   std::uint64_t left_ = 0;             ///< that this one may compute
   std::uint64_t instructions_ = 0;     ///< that it may compile up to
