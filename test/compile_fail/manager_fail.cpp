@@ -7,8 +7,8 @@
 // and: engine: an optimizer is an optim::update_rule
 // and: engine: state formats hold two fp32 tensors per parameter
 // and: memory_manager: the model is a protrain::stack of blocks
-// and: has_entries<Model>. \[with Model = block_alone|block_alone. does not satisfy .has_entries.
-// and: batch_like<Batch>. \[with Batch = no_batch|no_batch. does not satisfy .batch_like.
+// and: call to .measure\(.*const block_alone&|block_alone. does not satisfy .has_entries.
+// and: call to .measure\(.*const no_batch&|no_batch. does not satisfy .batch_like.
 
 #include "protrain/comm/self.hpp"
 #include "protrain/device/host/host_device.hpp"
