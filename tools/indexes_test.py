@@ -59,6 +59,16 @@ class Indexes(unittest.TestCase):
         self.write("include/protrain/x/b.hpp", HEADER[HEADER.index("///"):].replace("kind_of", "size_of"))
         self.refused("size_of of include/protrain/x/b.hpp isn't listed")
 
+    def test_optional_member_that_nothing_lists(self):
+        for text, name in (("requires { d.peek(where); }) {", "peek"),
+                           ("requires { bool{D::quiet}; }) {", "quiet"),
+                           ("requires {\n    { c.near() } noexcept -> std::same_as<int>;\n  }) {", "near")):
+            self.write("include/protrain/x/b.hpp", "  if constexpr (" + text)
+            self.refused(name + " of include/protrain/x/b.hpp isn't listed")
+            self.write("include/protrain/core/customization.hpp", ROWS + "//   " + name + "  x/b.hpp  law/a.hpp\n")
+            self.refused("")
+            self.write("include/protrain/core/customization.hpp", ROWS)
+
     def test_row_of_what_is_gone(self):
         self.write("include/protrain/core/customization.hpp", ROWS + "//   y::gone  x/a.hpp  law/a.hpp\n")
         self.refused("gone isn't in include/protrain/x/a.hpp")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Jobs and plans drawn from everything that a plan can say.
+// Jobs and plans drawn from what a plan can say under the default policies, for blocks without save
+// levels: placement and eviction are the paper's, levels are absent.
 
 #include "bench/sim/waiting_model.hpp"
 #include "protrain/core/dtype.hpp"
@@ -58,7 +59,7 @@ class drawing {
  public:
   explicit drawing(std::uint64_t seed) : state_(seed) {}
 
-  /// Plan number `n`: jobs take turns, the plan's numbers are drawn. Every knob is given.
+  /// Plan number `n`: jobs take turns, the plan's numbers are drawn, all of them.
   drawn_plan draw(std::size_t n) {
     constexpr std::array<std::uint64_t, 5> accumulate{1, 2, 1, 3, 5};
     dtype const type = n % 4 == 3 ? dtype::bf16 : dtype::f32;
@@ -78,7 +79,9 @@ class drawing {
                   .interval = between(1, 3),
                   .chunk = chunk,
                   .defer = 0,
+                  .streamed = between(0, 1) * between(0, blocks),  // none in every second plan
                   .gradient_slots = between(2, 3),
+                  .streaming_slots = between(1, 3),
                   .unroll = std::uint64_t{1} << between(0, 2),
                   .time = static_cast<update::timing>(between(out.job.clip > 0 ? 1 : 0, 2))};
     if (out.wanted.time == update::timing::before_next_use) {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over elements refuse what is no rule, what memory doesn't hold and what holds no masters.
+// Loops over elements refuse what is no rule, what memory doesn't hold, what would be rounded on its
+// way to fp32, and what holds no masters.
 // expect: no type named .policy_tag.
 // and: requires +stored_float<T>|does not satisfy .stored_float.
+// and: requires +gradient_element<T>|does not satisfy .gradient_element.
 // and: m.load\(i\). (is invalid|would be invalid)
 
+#include "protrain/optim/accumulate.hpp"
 #include "protrain/optim/arithmetic.hpp"
 #include "protrain/optim/master.hpp"
 #include "protrain/optim/update.hpp"
@@ -31,7 +34,8 @@ struct rule {
   bool operator==(rule const&) const = default;
 };
 
-void calls(float* p, float const* gradient) {
+void calls(float* p, float const* gradient, WRONG(float, double) const* contribution) {
+  optim::store(p, contribution, 1);
   optim::update_fp32<rule>(0.5F, 1, gradient, p, {}, 1);
   (void)core::narrow<WRONG(float, double)>(1.0F);
 }

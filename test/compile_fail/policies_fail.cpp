@@ -12,6 +12,8 @@
 // and: the rules of planning are a bundle of policies; .* policies<>\{\}.with\(your_policy\)
 // and: laws: protrain/chunk/placement.hpp
 // and: laws: protrain/update/state_format.hpp
+// and: placement law: a policy that weighs benefits has .* std::span<chunk::benefit const>
+// and: assignment law: a policy that places levels has .* save_levels\(std::span<activation::pin
 // and: requires \(placement_policy<Placement>\)|does not satisfy .placement_policy.
 
 #include "protrain/plan/policies.hpp"
@@ -84,7 +86,31 @@ struct without_role {
   bool operator==(without_role const&) const = default;
 };
 
+/// Policies, but what they have besides would never be asked.
+struct half_weighing : chunk::persist_last {
+  using chunk::persist_last::persistent;
+  std::vector<WRONG(std::uint8_t, bool)> persistent(chunk::layout const&,
+                                                    std::span<chunk::benefit const>,
+                                                    std::uint32_t) const {
+    return {};
+  }
+  bool operator==(half_weighing const&) const = default;
+};
+struct half_levelled : activation::keep_all {
+  std::vector<std::uint8_t> save_levels(std::span<activation::pin const>,
+                                        std::span<WRONG(std::uint8_t, std::uint32_t) const>,
+                                        activation::counts const&) const {
+    return {};
+  }
+  bool operator==(half_levelled const&) const = default;
+};
+
 }  // namespace
+
+void ask(chunk::layout const& l) {
+  (void)chunk::persistent_of(half_weighing{}, l, {}, 1);
+  (void)activation::assign(half_levelled{}, {}, {}, {});
+}
 
 auto bundle() {
   return policies<>{}

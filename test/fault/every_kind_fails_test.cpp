@@ -1,48 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each kind of call that a device or a communicator may fail, on real threads: for every n, the
-// n-th call of a short run fails. A clear error that names the call, nothing left behind, no rank
-// that hangs, and a fresh engine on the same devices gives the right bits.
+// Each kind of call that a device may fail, on real threads: for every n, the n-th call of a short
+// run fails. A clear error that names the call, nothing left behind, and a fresh engine on the same
+// device gives the right bits.
 
-#include "protrain/comm/error.hpp"
-#include "protrain/comm/threads.hpp"
 #include "protrain/device/error.hpp"
 #include "protrain/runtime/engine.hpp"
 #include "protrain/runtime/error.hpp"
 #include "protrain/runtime/memory_error.hpp"
-#include "test/support/comm_double.hpp"
 #include "test/support/device_double.hpp"
 #include "test/support/differential.hpp"
 #include "test/support/mlp.hpp"
-#include "test/support/ranks.hpp"
 #include "test/unit/runtime/support.hpp"
 
 #include <doctest/doctest.h>
 
-#include <array>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <deque>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace every_kind_fails_test {
 
 namespace {
 
 using namespace protrain;
-using test::comm_call;
 using test::contains;
 using test::device_call;
 
 constexpr std::uint64_t steps = 2;
 
-test::subject mlp(std::uint64_t ranks, std::uint64_t accumulate, float clip) {
+test::subject mlp(std::uint64_t accumulate, float clip) {
   model::job job = test::job_of(dtype::bf16, accumulate, clip);
   job.micro_batch = 2;
   job.sequence = 2;
-  job.world = ranks;
   job.dropout = 0.1F;
   return test::make_subject(
       test::make_mlp<bfloat16>({.layers = 2}), job, test::uniform_values(0.4F));
@@ -57,7 +47,7 @@ struct tally {
   std::uint64_t refused = 0;
 };
 
-// --- one rank, the device fails ------------------------------------------------------------------
+// --- the device fails ----------------------------------------------------------------------------
 
 /// Calls `f`, and once more if the device fails it: it must then succeed, or be refused because an
 /// update had begun.
@@ -148,7 +138,7 @@ tally fail_device(device_call what, test::subject const& s, runtime::plan_parts 
 }
 
 TEST_CASE("a device's calls, kind by kind: updates wait for the norm") {
-  test::subject const s = mlp(1, 2, 0.05F);
+  test::subject const s = mlp(2, 0.05F);
   runtime::plan_parts const parts = test::parts_of(
       s, {.persistent = {0, 1, 0}, .counts = {.swap = 1, .checkpoint = 1, .interval = 2}});
   for (std::size_t k = 0; k < test::device_call_count; ++k) {
@@ -162,7 +152,7 @@ TEST_CASE("a device's calls, kind by kind: updates wait for the norm") {
 }
 
 TEST_CASE("a device's calls, kind by kind: updates during backward") {
-  test::subject const s = mlp(1, 1, 0);
+  test::subject const s = mlp(1, 0);
   runtime::plan_parts const parts = test::parts_of(
       s, {.persistent = {0}, .counts = {.swap = 9}, .time = update::timing::during_backward});
   for (device_call const what :
@@ -210,7 +200,7 @@ TEST_CASE("pinned limit reached while RAM is free: said as such, with bytes aske
   CHECK(thrown);
   CHECK(test::live(d) == 0);
   // The device is as good as before: what fits runs.
-  test::subject const s = mlp(1, 2, 0);
+  test::subject const s = mlp(2, 0);
   CHECK(test::difference(test::train_on(d,
                                         s,
                                         test::plan(s, {.persistent = {0}}).layout,
@@ -221,7 +211,7 @@ TEST_CASE("pinned limit reached while RAM is free: said as such, with bytes aske
 }
 
 TEST_CASE("device memory that isn't there: said with the largest holders") {
-  test::subject const s = mlp(1, 2, 0);
+  test::subject const s = mlp(2, 0);
   runtime::plan_parts const parts = test::parts_of(s, {.persistent = {1}});
   device::host_device d({.limit = {4096, 0}});
   comm::self alone;
@@ -232,115 +222,6 @@ TEST_CASE("device memory that isn't there: said with the largest holders") {
   CHECK(contains(why, "bytes of device memory, most of it "));
   CHECK_FALSE(contains(why, "pinned"));
   CHECK(test::live(d) == 0);
-}
-
-// --- three ranks, one communicator fails ---------------------------------------------------------
-
-struct rank_report {
-  std::string what{};
-  int culprit = -1;
-  double seconds = 0;
-  std::uint64_t live = 0;
-  test::outcome fresh{};
-};
-
-constexpr std::uint32_t ranks = 3;
-
-/// Three ranks with a device each, for many runs.
-class world {
- public:
-  world(test::subject const& s, runtime::plan_parts const& parts) : s_(s), parts_(parts) {}
-
-  /// One run in which the n-th call of that kind fails on rank `failing`, and one without; n = 0:
-  /// only that, and `calls` counts.
-  std::array<rank_report, ranks> run(comm_call what, std::uint32_t failing, std::uint64_t n) {
-    std::array<rank_report, ranks> out{};
-    comm::thread_group group(ranks, std::chrono::seconds(20));
-    comm::thread_group good(ranks, std::chrono::seconds(20));
-    test::on_ranks(ranks, [&](std::uint32_t rank) {
-      if (n > 0) {
-        test::faulty_comm mine(group, rank);
-        mine.fail(what, rank == failing ? n : 0);
-        fail_once(out[rank], mine, rank);
-      }
-      test::faulty_comm fresh(good, rank);
-      out[rank].fresh = train(fresh, rank);
-      calls[rank][static_cast<std::size_t>(what)] = fresh.calls(what);
-      out[rank].live += test::live(devices_[rank]);
-    });
-    return out;
-  }
-
-  std::array<std::array<std::uint64_t, test::comm_call_count>, ranks> calls{};
-
- private:
-  using engine = runtime::engine<device::host_device, test::faulty_comm>;
-
-  test::outcome train(test::faulty_comm& comm, std::uint32_t rank) {
-    engine e(devices_[rank], comm, s_.table, parts_);
-    return test::train_part(
-        e, s_, 1, test::between::nothing, [rank](test::global_data const& d) -> auto const& {
-          return d.of(rank);
-        });
-  }
-
-  void fail_once(rank_report& out, test::faulty_comm& comm, std::uint32_t rank) {
-    auto const start = std::chrono::steady_clock::now();
-    try {
-      (void)train(comm, rank);
-    } catch (comm::comm_error const& e) {
-      out.what = e.what();
-      out.culprit = static_cast<int>(e.rank());
-    } catch (std::exception const& e) {
-      out.what = std::string("not a comm_error: ") + e.what();
-    }
-    out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    out.live = test::live(devices_[rank]);
-  }
-
-  test::subject const& s_;
-  runtime::plan_parts const& parts_;
-  std::array<device::host_device, ranks> devices_;
-};
-
-void fail_collectives(test::subject const& s, runtime::plan_parts const& parts) {
-  test::outcome const plain = test::train_plain_ranks(s, 1, test::between::nothing);
-  world all(s, parts);
-  for (std::size_t k = 0; k < test::comm_call_count; ++k) {
-    auto const what = static_cast<comm_call>(k);
-    (void)all.run(what, 0, 0);
-    std::uint64_t tried = 0;
-    for (std::uint32_t failing = 0; failing < ranks; ++failing) {
-      std::uint64_t const calls = all.calls[failing][k];
-      CHECK(calls > 0);
-      for (std::uint64_t n = 1; n <= calls; n += stride()) {
-        CAPTURE(test::name_of(what));
-        CAPTURE(failing);
-        CAPTURE(n);
-        ++tried;
-        auto const reports = all.run(what, failing, n);
-        std::string const fault =
-            std::string(test::name_of(what)) + ": injected fault at call " + std::to_string(n);
-        REQUIRE(contains(reports[failing].what, fault));
-        for (rank_report const& r : reports) {
-          REQUIRE(r.culprit == static_cast<int>(failing));
-          REQUIRE(contains(r.what, fault));
-          REQUIRE(r.seconds < 10);
-          REQUIRE(r.live == 0);
-          REQUIRE(test::difference(r.fresh, plain) == "");
-        }
-      }
-    }
-    std::printf("%s: %llu times\n",
-                std::string(test::name_of(what)).c_str(),
-                static_cast<unsigned long long>(tried));
-  }
-}
-
-TEST_CASE("a collective that fails on one of three ranks, each in its turn: all hear of it") {
-  test::subject const s = mlp(ranks, 2, 0.05F);
-  fail_collectives(
-      s, test::parts_of(s, {.persistent = {0, 1, 0}, .counts = {.checkpoint = 1}, .defer = 0}));
 }
 
 }  // namespace

@@ -15,8 +15,12 @@ namespace protrain::test::heap {
 
 inline std::atomic<std::uint64_t> allocations{0};   // so far, the refused ones among them
 inline std::atomic<std::uint64_t> left_to_fail{0};  // n: the n-th from now on fails; 0: none does
+inline thread_local bool spared = false;            // this thread's neither count nor fail
 
 inline bool refused() {
+  if (spared) {
+    return false;
+  }
   ++allocations;
   std::uint64_t left = left_to_fail.load();
   while (left > 0 && !left_to_fail.compare_exchange_weak(left, left - 1)) {

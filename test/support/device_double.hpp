@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Devices that misbehave: one whose n-th call of a kind fails, one whose queue stops.
+// Devices that misbehave: one whose n-th call, of a kind or of any, fails, one whose queue stops.
 
 #include "protrain/device/device.hpp"
 #include "protrain/device/error.hpp"
@@ -47,18 +47,25 @@ constexpr std::string_view name_of(device_call c) noexcept {
   return names[static_cast<std::size_t>(c)];
 }
 
-/// A host device. The n-th call of one kind since `fail` throws, 0 = none; a synchronize that fails
-/// has done its work.
+/// A host device. The n-th call of one kind since `fail`, or of any since `fail_any`, throws; 0 =
+/// none. A synchronize that fails has done its work.
 class faulty_device {
  public:
   void fail(device_call what, std::uint64_t nth) {
     what_ = what;
     fail_at_ = nth;
+    fail_any(0);
+  }
+  void fail_any(std::uint64_t nth) {
+    fail_at_ = nth > 0 ? 0 : fail_at_;
+    fail_any_at_ = nth;
+    all_ = 0;
     for (auto& c : counts_) {
       c = 0;
     }
   }
   std::uint64_t calls(device_call what) const { return counts_[static_cast<std::size_t>(what)]; }
+  std::uint64_t calls() const { return all_; }
 
   void reserve(space where, std::uint64_t bytes) {
     count(where == space::device ? device_call::reserve_device : device_call::reserve_host);
@@ -104,14 +111,19 @@ class faulty_device {
  private:
   void count(device_call what) {
     std::uint64_t const n = ++counts_[static_cast<std::size_t>(what)];
-    if (what == what_ && n == fail_at_) {
-      throw device::device_error(name_of(what), "injected fault at call " + std::to_string(n));
+    std::uint64_t const among_all = ++all_;
+    bool const of_kind = what == what_ && n == fail_at_;
+    if (of_kind || among_all == fail_any_at_) {
+      throw device::device_error(
+          name_of(what), "injected fault at call " + std::to_string(of_kind ? n : among_all));
     }
   }
 
   device::host_device inner_{};
   device_call what_ = device_call::submit;
   std::uint64_t fail_at_ = 0;
+  std::uint64_t fail_any_at_ = 0;
+  std::atomic<std::uint64_t> all_{0};
   std::array<std::atomic<std::uint64_t>, device_call_count> counts_{};
 };
 static_assert(device::device<faulty_device>);

@@ -51,6 +51,10 @@ concept level_policy = assignment_policy<P> && requires(P const& p,
 
 namespace detail {
 
+/// A member of that name which isn't one, and would never be asked.
+template <class P>
+inline constexpr bool has_wrong_save_levels = requires { &P::save_levels; } && !level_policy<P>;
+
 /// Pinned entries set, free ones kept.
 constexpr std::vector<strategy> start(std::span<pin const> pins) {
   std::vector<strategy> out{};
@@ -203,6 +207,11 @@ constexpr assignment assign(P const& policy,
                             counts const& c) {
   assignment out{.strategies = policy.assign(pins, c)};
   PROTRAIN_EXPECT(out.strategies.size() == pins.size(), "assignment law: one strategy per block");
+  static_assert(
+      !detail::has_wrong_save_levels<P>,
+      "assignment law: a policy that places levels has std::vector<std::uint8_t> "
+      "save_levels(std::span<activation::pin const>, std::span<std::uint8_t const> depths, "
+      "activation::counts const&) const; laws: protrain/activation/assignment.hpp");
   if constexpr (level_policy<P>) {
     std::vector<std::uint8_t> at = policy.save_levels(pins, depths, c);
     PROTRAIN_EXPECT(at.size() == pins.size(), "assignment law: one level per block");

@@ -38,12 +38,31 @@ concept placement_policy =
       { p.persistent(l, n) } -> std::same_as<std::vector<std::uint8_t>>;
     });
 
+namespace detail {
+
+/// In place of any argument.
+struct anything {
+  template <class T>
+  operator T&() const;  // NOLINT(google-explicit-constructor): that is its purpose
+};
+
+/// Takes benefits in some shape in which it would never be asked.
+template <class P>
+inline constexpr bool has_wrong_weighing =
+    requires(P& p, anything a) { p.persistent(a, a, a); } && !weighs_benefits<P>;
+
+}  // namespace detail
+
 /// The policy's choice. `of` has one entry per chunk.
 template <placement_policy P>
 constexpr std::vector<std::uint8_t> persistent_of(P const& policy,
                                                   layout const& l,
                                                   std::span<benefit const> of,
                                                   std::uint32_t n) {
+  static_assert(!detail::has_wrong_weighing<P>,
+                "placement law: a policy that weighs benefits has std::vector<std::uint8_t> "
+                "persistent(chunk::layout const&, std::span<chunk::benefit const>, std::uint32_t) "
+                "const; laws: protrain/chunk/placement.hpp");
   if constexpr (weighs_benefits<P>) {
     PROTRAIN_EXPECT(of.size() == l.chunks.size(), "one benefit per chunk");
     return policy.persistent(l, of, n);

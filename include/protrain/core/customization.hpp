@@ -23,7 +23,7 @@
 //   device::device           device/device.hpp                        law/device.hpp
 //   comm::communicator       comm/communicator.hpp                    law/comm.hpp
 //   block::block_type        block/block_type.hpp                     law/block.hpp
-//   block::rebuilds          block/block_type.hpp                     unit/block/check_test.cpp
+//   block::rebuilds          block/block_type.hpp                     law/rebuilds.hpp
 //   optim::update_rule       update_rule_tag  optim/update_rule.hpp   law/update_rule.hpp
 //   optim::master_arrays     optim/master.hpp                         law/master_arrays.hpp
 //   optim::gradient_element  optim/arithmetic.hpp                     law/gradient_element.hpp
@@ -34,14 +34,18 @@
 //   block::element_type          block/tensor_view.hpp    unit/block/tensor_view_test.cpp
 //   core::set_violation_handler  core/config.hpp          unit/core/config_test.cpp
 //
-// Optional operations of a device (waiting for a limited time, `written`, what a profiler may ask
-// for) and of an update rule (`vectorised`).
+// Optional operations and statements: of a device (waiting for a limited time, `written`, tasks that
+// may use threads, what a profiler may ask for), of a communicator (ranks on this host, whom a
+// collective waits for), of an update rule (`vectorised`).
 //
-//   device::timed_device    device/timed.hpp   unit/device/host_device_test.cpp
-//   written                 device/device.hpp  compile_fail/device_fail.cpp
-//   profile::stamps_queues  profile/hooks.hpp  unit/profile/measure_test.cpp
-//   profile::counts_outside  profile/hooks.hpp  unit/profile/measure_test.cpp
-//   vectorised              optim/update.hpp   unit/optim/vectors_test.cpp
+//   device::timed_device     device/timed.hpp          law/timed_device.hpp
+//   written                  device/device.hpp         compile_fail/device_fail.cpp
+//   device::threaded_tasks   device/device.hpp         unit/runtime/cpu_threads_test.cpp
+//   profile::stamps_queues   profile/hooks.hpp         law/hooks.hpp
+//   profile::counts_outside  profile/hooks.hpp         law/hooks.hpp
+//   local_size               comm/communicator.hpp     unit/comm/threads_test.cpp
+//   absent                   runtime/detail/watch.hpp  unit/runtime/stall_test.cpp
+//   vectorised               optim/update.hpp          unit/optim/vectors_test.cpp
 //
 // Closed sets: what they accept stands in their headers.
 //
@@ -49,6 +53,6 @@
 //   plan::policy_bundle          plan/policies.hpp                compile_fail/policies_fail.cpp
 //   core::stored_float           core/arithmetic.hpp              compile_fail/optim_fail.cpp
 //   block::detail::callable      block/block_type.hpp             compile_fail/block_fail.cpp
-//   profile::batch_like          profile/measure.hpp              unit/profile/measure_test.cpp
-//   profile::has_entries         profile/measure.hpp              unit/profile/measure_test.cpp
+//   profile::batch_like          profile/measure.hpp              compile_fail/manager_fail.cpp
+//   profile::has_entries         profile/measure.hpp              compile_fail/manager_fail.cpp
 //   runtime::detail::stack_like  runtime/detail/requirements.hpp  compile_fail/manager_fail.cpp

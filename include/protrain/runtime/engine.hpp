@@ -28,7 +28,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <span>
 #include <string>
 #include <utility>
@@ -60,7 +59,7 @@ class engine {
          block::table model,
          plan_parts parts,
          Rule rule = {},
-         engine_options const& options = {})
+         engine_options const& options = {}) try
       : device_(device),
         comm_(comm),
         model_(std::move(model)),
@@ -80,6 +79,8 @@ class engine {
       storage_.clear(segments_.carried());
       losses_.reserve(job().accumulate * comm.size() * job().micro_batch);  // an end can't fail
     });
+  } catch (...) {
+    detail::abort_for_exception(comm);
   }
   /// From a model and its plan; the stack must outlive the engine.
   template <class... Blocks>
@@ -88,8 +89,11 @@ class engine {
          block::stack<Blocks...> const& model,
          plan::plan const& p,
          Rule rule = {},
-         engine_options const& options = {})
-      : engine(device, comm, model.entries(p.trace.job), parts_of(p), std::move(rule), options) {}
+         engine_options const& options = {}) try
+      : engine(device, comm, model.entries(p.trace.job), parts_of(p), std::move(rule), options) {
+  } catch (...) {
+    detail::abort_for_exception(comm);
+  }
   engine(engine const&) = delete;
   engine& operator=(engine const&) = delete;
   /// Waits for a step that is still running; its failure is lost with its results. While a queue
@@ -118,12 +122,12 @@ class engine {
   /// The fp32 (master) values of one parameter, with every update. Host memory: the chunk's value
   /// and state of every rank.
   std::vector<float> read(parameter_id id) {
-    std::vector<float> out(model::elements(parameter(id)), 0.0F);
     flush();
-    if (!out.empty()) {
-      guarded([&] { storage_.read(id, out); });
-    }
-    return out;
+    return guarded([&] {
+      std::vector<float> out(model::elements(parameter(id)), 0.0F);
+      storage_.read(id, out);
+      return out;
+    });
   }
 
   /// `see(parameter, values)` for every parameter in order, streamed: host memory as for `read`.
@@ -317,19 +321,16 @@ class engine {
   auto guarded(Work const& work) {
     try {
       return work();
-    } catch (std::exception const& e) {
-      abandon(e.what());
-      throw;
     } catch (...) {
-      abandon("of an unknown exception");
+      abandon();
       throw;
     }
   }
 
-  /// What was submitted is waited for, so that nothing touches memory that is handed out again; a
-  /// retry of the step then has the same bits.
-  void abandon(char const* why) noexcept {
-    comm_.abort(why);
+  /// In a handler. What was submitted is waited for, so that nothing touches memory that is handed
+  /// out again; a retry of the step then has the same bits.
+  void abandon() noexcept {
+    detail::abort_for_exception(comm_);
     bool const hung = hangs();  // it failed before, and is over now
     bool const over = watch_.settle();
     if (running_ == nullptr) {

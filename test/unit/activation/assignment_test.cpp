@@ -70,6 +70,33 @@ struct every {
   bool operator==(every const&) const = default;
 };
 
+/// Levels by a value: of the blocks that are kept, those from `first` on, at the shallowest level
+/// that has a count.
+struct levels_from {
+  using policy_tag = activation::assignment_tag;
+  std::size_t first = 2;
+  std::vector<strategy> assign(std::span<pin const> pins, activation::counts const& c) const {
+    return every{}.assign(pins, c);
+  }
+  std::vector<std::uint8_t> save_levels(std::span<pin const> pins,
+                                        std::span<std::uint8_t const> depths,
+                                        activation::counts const& c) const {
+    std::vector<strategy> const how = assign(pins, c);
+    std::vector<std::uint8_t> out(pins.size(), 0);
+    auto left = c.levels;
+    for (std::size_t b = first; b < pins.size(); ++b) {
+      bool const kept = pins[b] == pin::free && how[b] == strategy::keep;
+      for (std::uint8_t k = 1; kept && out[b] == 0 && k <= depths[b]; ++k) {
+        out[b] = left[k - 1U] > 0 ? k : std::uint8_t{0};
+        left[k - 1U] -= out[b] > 0 ? 1U : 0U;
+      }
+    }
+    return out;
+  }
+  bool operator==(levels_from const&) const = default;
+};
+static_assert(activation::level_policy<levels_from>);
+
 TEST_CASE_TEMPLATE_INVOKE(test::assignment_laws,
                           activation::interleaved,
                           activation::keep_all,
@@ -78,7 +105,8 @@ TEST_CASE_TEMPLATE_INVOKE(test::assignment_laws,
                           activation::levels,
                           archetype,
                           level_archetype,
-                          every);
+                          every,
+                          levels_from);
 
 enum class breach : std::uint8_t { short_of_one, overrules, swaps_all, recomputes_all, fickle };
 

@@ -5,6 +5,7 @@
 #include "protrain/block/check.hpp"
 
 #include "test/law/block.hpp"
+#include "test/law/rebuilds.hpp"
 #include "test/support/mlp.hpp"
 
 #include <doctest/doctest.h>
@@ -251,6 +252,46 @@ struct makes_scaled {
 };
 TEST_CASE_TEMPLATE_INVOKE(law::block_laws, makes_archetype, makes_scaled<1>, makes_scaled<-3>);
 
+/// The least that rebuilds: what its only level drops is a copy of x.
+struct rebuilds_copy {
+  level_ref cheap{};
+
+  void describe(block_builder& b) {
+    b.input({n});
+    b.output({n});
+    cheap = b.level("cheap");
+  }
+  void forward(scope& s, tensor_view x, tensor_view y) const {
+    tensor_view const kept = s.save("kept", dtype::f32, {n}, block::dropped_at{cheap});
+    s.run([&] {
+      std::ranges::copy(x.elements_as<float const>(), kept.as<float>());
+      std::ranges::copy(x.elements_as<float const>(), y.as<float>());
+    });
+  }
+  void backward(scope& s, tensor_view, tensor_view dy, tensor_view dx) const {
+    tensor_view const kept = s.saved("kept");
+    s.run([&] {
+      for (std::uint64_t i = 0; i < n; ++i) {
+        dx.as<float>()[i] = dy.as<float const>()[i] + 0 * kept.as<float const>()[i];
+      }
+    });
+  }
+  void rebuild(scope& s, tensor_view x) const {
+    tensor_view const kept = s.rebuild("kept");
+    s.run([&] { std::ranges::copy(x.elements_as<float const>(), kept.as<float>()); });
+  }
+};
+struct makes_rebuilds_copy {
+  static rebuilds_copy make() { return {}; }
+  static model::job job() { return {}; }
+};
+/// With a value, parameters and two levels' worth of tensors.
+struct makes_leveled {
+  static faulty<float> make() { return {}; }
+  static model::job job() { return {.micro_batch = 2, .sequence = 3}; }
+};
+TEST_CASE_TEMPLATE_INVOKE(law::rebuild_laws, makes_rebuilds_copy, makes_leveled);
+
 check_report report_of(fault f) {
   std::uint64_t calls = 0;
   return check_block(faulty<float>{.with = f, .calls = &calls}, job);
@@ -267,6 +308,11 @@ std::string only_law(check_report const& r) {
 }
 
 }  // namespace
+
+TEST_CASE("blocks that break a law of rebuilding are found out") {
+  CHECK(law::broken_rebuild_law(faulty<float>{.with = fault::rebuilds_other}, job) != "");
+  CHECK(law::broken_rebuild_law(faulty<float>{.with = fault::rebuilds_kept}, job) != "");
+}
 
 TEST_CASE("a good block has no finding, in fp32 and in fp64") {
   CHECK(report_of(fault::none).text() == "");

@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace placement_test {
@@ -43,12 +45,49 @@ struct from_chunk {
   bool operator==(from_chunk const&) const = default;
 };
 
+/// The least that weighs: it may look at benefits, and doesn't.
+struct weighing_archetype {
+  using policy_tag = chunk::placement_tag;
+  std::vector<std::uint8_t> persistent(chunk::layout const& l,
+                                       std::span<chunk::benefit const>,
+                                       std::uint32_t n) const {
+    return archetype{}.persistent(l, n);
+  }
+  bool operator==(weighing_archetype const&) const = default;
+};
+static_assert(chunk::weighs_benefits<weighing_archetype> && !chunk::weighs_benefits<archetype>);
+
+/// With a value: what saves less than that counts as nothing, and of equals the last come first.
+struct worth_it {
+  using policy_tag = chunk::placement_tag;
+  picoseconds least{3};
+  std::vector<std::uint8_t> persistent(chunk::layout const& l,
+                                       std::span<chunk::benefit const> of,
+                                       std::uint32_t n) const {
+    std::vector<std::uint8_t> out(l.chunks.size(), 0);
+    std::size_t left = std::min<std::size_t>(n, out.size());
+    for (bool const worth : {true, false}) {
+      for (std::size_t c = out.size(); c-- > 0;) {
+        if (left > 0 && (of[c].saved >= least) == worth) {
+          out[c] = 1;
+          --left;
+        }
+      }
+    }
+    return out;
+  }
+  bool operator==(worth_it const&) const = default;
+};
+static_assert(chunk::weighs_benefits<worth_it>);
+
 TEST_CASE_TEMPLATE_INVOKE(test::placement_laws,
                           chunk::persist_first,
                           chunk::persist_last,
                           chunk::persist_by_benefit,
                           archetype,
-                          from_chunk);
+                          from_chunk,
+                          weighing_archetype,
+                          worth_it);
 
 enum class breach : std::uint8_t { one_flag_more, one_chunk_more, changes_sides, changes_its_mind };
 

@@ -3,6 +3,8 @@
 
 #include "protrain/model/decoder.hpp"
 
+#include "test/support/published.hpp"
+
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -17,101 +19,11 @@ namespace {
 using namespace protrain;
 using model::decoder_config;
 using model::family;
-
-/// OPT but for the exceptions among its members.
-constexpr decoder_config opt(std::uint64_t layers, std::uint64_t hidden, std::uint64_t heads) {
-  return {.type = family::opt,
-          .layers = layers,
-          .hidden = hidden,
-          .heads = heads,
-          .inner = 4 * hidden,
-          .vocabulary = 50'272,
-          .positions = 2048,
-          .tied = true,
-          .query_bias = true,
-          .output_bias = true,
-          .mlp_bias = true};
-}
-
-constexpr decoder_config opt_350m() {
-  decoder_config c = opt(24, 1024, 16);
-  c.embedding = 512;
-  c.norm_first = false;
-  c.final_norm = false;
-  return c;
-}
-
-constexpr decoder_config qwen3_4b{.type = family::qwen3,
-                                  .layers = 36,
-                                  .hidden = 2560,
-                                  .heads = 32,
-                                  .key_heads = 8,
-                                  .head_channels = 128,
-                                  .inner = 9728,
-                                  .vocabulary = 151'936,
-                                  .positions = 40'960,
-                                  .tied = true};
-
-struct published {
-  std::string name;
-  decoder_config config;
-  std::uint64_t parameters;
-};
-
-std::vector<published> all() {
-  return {{"GPT-2", decoder_of(model::gpt2_config{}), 124'439'808},
-          {"GPT-2 XL",
-           decoder_of(model::gpt2_config{.layers = 48, .hidden = 1600, .heads = 25, .inner = 6400}),
-           1'557'611'200},
-          {"OPT-350M", opt_350m(), 331'196'416},
-          {"OPT-1.3B", opt(24, 2048, 32), 1'315'758'080},
-          {"OPT-13B", opt(40, 5120, 40), 12'853'473'280},
-          {"OPT-30B", opt(48, 7168, 56), 29'974'540'288},
-          {"Llama-2-7B", decoder_of(model::llama_config{}), 6'738'415'616},
-          {"Llama-3-70B",
-           {.layers = 80,
-            .hidden = 8192,
-            .heads = 64,
-            .key_heads = 8,
-            .inner = 28'672,
-            .vocabulary = 128'256},
-           70'553'706'496},
-          {"Mistral-7B",
-           {.type = family::mistral, .key_heads = 8, .inner = 14'336, .window = 4096},
-           7'241'732'096},
-          {"Qwen2.5-3B",
-           {.type = family::qwen2,
-            .layers = 36,
-            .hidden = 2048,
-            .heads = 16,
-            .key_heads = 2,
-            .inner = 11'008,
-            .vocabulary = 151'936,
-            .tied = true,
-            .query_bias = true},
-           3'085'938'688},
-          {"Qwen2.5-72B",
-           {.type = family::qwen2,
-            .layers = 80,
-            .hidden = 8192,
-            .heads = 64,
-            .key_heads = 8,
-            .inner = 29'568,
-            .vocabulary = 152'064,
-            .query_bias = true},
-           72'706'203'648},
-          {"Qwen3-4B", qwen3_4b, 4'022'468'096},
-          {"Qwen3-32B",
-           {.type = family::qwen3,
-            .layers = 64,
-            .hidden = 5120,
-            .heads = 64,
-            .key_heads = 8,
-            .head_channels = 128,
-            .inner = 25'600,
-            .vocabulary = 151'936},
-           32'762'123'264}};
-}
+using test::opt;
+using test::opt_350m;
+using test::published;
+using test::published_models;
+using test::qwen3_4b;
 
 std::vector<std::string> names_in(decoder_config const& c, std::uint32_t block) {
   std::vector<std::string> out;
@@ -128,7 +40,7 @@ decoder_config small(family type) {
 }
 
 TEST_CASE("parameters of published models, as they are published") {
-  for (published const& p : all()) {
+  for (published const& p : published_models()) {
     CAPTURE(p.name);
     CHECK(parameter_count(p.config) == p.parameters);
     auto const table = decoder_parameters(p.config, dtype::bf16);
@@ -214,7 +126,7 @@ TEST_CASE("Qwen: biases of queries, keys and values; norms of heads") {
 }
 
 TEST_CASE("matrices decay, vectors don't; all of one dtype, in order of use") {
-  for (published const& p : all()) {
+  for (published const& p : published_models()) {
     CAPTURE(p.name);
     block_id last{0};
     for (model::parameter const& row : decoder_parameters(p.config, dtype::f16)) {
@@ -228,7 +140,7 @@ TEST_CASE("matrices decay, vectors don't; all of one dtype, in order of use") {
 
 TEST_CASE("counts beyond 32 bits") {
   // The embedding of Qwen2.5-72B takes 2,491,416,576 bytes in bf16.
-  auto const table = decoder_parameters(all()[10].config, dtype::bf16);
+  auto const table = decoder_parameters(test::qwen25_72b, dtype::bf16);
   CHECK(elements(table.front()) * 2 == 2'491'416'576);
 }
 

@@ -5,12 +5,16 @@
 #include "protrain/chunk/sizing.hpp"
 #include "protrain/core/math.hpp"
 #include "protrain/core/queue.hpp"
+#include "protrain/hw/presets.hpp"
+#include "protrain/link/bandwidth.hpp"
 #include "protrain/model/job.hpp"
 #include "protrain/model/llama.hpp"
 #include "protrain/schedule/compile.hpp"
 #include "protrain/schedule/knobs.hpp"
 #include "protrain/schedule/memory.hpp"
 #include "protrain/schedule/verify.hpp"
+#include "protrain/sim/durations.hpp"
+#include "protrain/sim/simulate.hpp"
 #include "protrain/trace/trace.hpp"
 
 #include <doctest/doctest.h>
@@ -18,6 +22,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -107,23 +112,27 @@ TEST_CASE("frozen parameters get state: of 1,451,376,640 and 106,496 only the se
     std::uint64_t frozen;
     std::uint64_t trainable;
   };
-  for (sizes const& n : {sizes{1'451'376'640, 106'496}, {256, 128'000}, {9'000'192, 256}}) {
-    std::uint64_t const half = n.trainable / 2;
+  for (sizes const& n : {sizes{1'451'376'640, 106'496}, {256, 128'000}, {9'000'192, 512}}) {
+    std::uint64_t const part = n.trainable / 4;
     for (float const clip : {0.0F, 1.0F}) {
+      std::uint64_t const some = n.frozen / 2;
       trace::trace const t = job_of(
-          {{{n.frozen / 2, false}, {half}}, {{n.frozen - n.frozen / 2, false}, {half}}}, clip);
-      chunk::layout const l = chunk::make_layout(t, half);
+          {{{some, false}, {part}}, {{n.frozen - some, false}, {part}}, {{part}}, {{part}}}, clip);
+      chunk::layout const l = chunk::make_layout(t, part);
       for (bool const persistent : {false, true}) {
         auto const time =
             clip == 0 ? update::timing::during_backward : update::timing::after_backward;
         schedule::program const p = step_of(t, l, persistent, time);
         CHECK(bytes_of(p, category::optimizer) == 10 * n.trainable);
         CHECK(bytes_of(p, category::parameters) == 2 * (n.frozen + n.trainable));
-        // Two gradient slots, and a store where the update waits for the norm.
-        CHECK(bytes_of(p, category::gradients) <= 2 * 2 * half + 2 * n.trainable);
-        if (!persistent && clip != 0) {
-          CHECK(bytes_of(p, space::host, category::gradients) == 2 * n.trainable);
-        }
+        // Two slots of one chunk's gradient, on the host too where updates start at once; a store
+        // of all where they wait for the norm.
+        std::uint64_t const slots = 2 * 2 * part;
+        std::uint64_t const store = clip != 0 ? 2 * n.trainable : 0;
+        CHECK(bytes_of(p, space::device, category::gradients) == slots + (persistent ? store : 0));
+        CHECK(bytes_of(p, space::host, category::gradients) == (persistent   ? 0
+                                                                : store != 0 ? store
+                                                                             : slots));
         for (schedule::instruction const& i : p.instructions) {
           bool const comes_back = i.op == schedule::opcode::offload ||
                                   i.op == schedule::opcode::update ||
@@ -156,6 +165,47 @@ TEST_CASE("32-bit counts: programs reach the first and the last byte of tensors 
       CHECK(schedule::memory_of(p, space::host).peak > 12 * n);
     }
   }
+}
+
+TEST_CASE(
+    "32-bit counts: copies of more bytes, of every kind, from the program to its simulation") {
+  constexpr std::uint64_t least = (1ULL << 32U) + 1;
+  trace::trace t = job_of({{{least}}, {{least}}, {{256}}}, 1.0F);
+  t.shapes[0].saved = {granules(3 * least)};
+  t.shapes[0].input = {256};
+  t.shapes[0].output = {256};
+  chunk::layout const l = chunk::make_layout(t, least);
+  schedule::knobs k{.persistent = {0, 0, 0}, .sites = {update::site::cpu, update::site::streamed}};
+  k.sites.resize(l.chunks.size(), update::site::cpu);
+  k.persistent.resize(l.chunks.size(), 0);
+  k.strategies.assign(t.blocks.size(), activation::strategy::swap);
+  k.buffers = schedule::fewest_buffers(l, k.persistent);
+  k.stream_parts = 1;
+  auto const p = schedule::compile(t, l, k);
+  REQUIRE(p.has_value());
+  hw::machine const m = hw::h200x1();
+  auto const durations = sim::durations_of(*p, t, m);
+  std::set<schedule::opcode> large;
+  for (std::size_t i = 0; i < p->instructions.size(); ++i) {
+    schedule::instruction const& at = p->instructions[i];
+    bool const up = at.queue == queue_id::h2d;
+    if (at.amount > 1ULL << 32U && (up || at.queue == queue_id::d2h)) {
+      large.insert(at.op);
+      CHECK(durations[i] ==
+            link::copy_time(link::fixed{},
+                            m,
+                            up ? link::channel::host_to_device : link::channel::device_to_host,
+                            at.amount));
+    }
+  }
+  using enum schedule::opcode;
+  CHECK(large == std::set{upload, swap_out, swap_in, offload, state_in, state_out});
+  // One after the other on one link: all of them count.
+  picoseconds all{};
+  for (std::size_t i = 0; i < durations.size(); ++i) {
+    all += p->instructions[i].queue == queue_id::h2d ? durations[i] : picoseconds{};
+  }
+  CHECK(sim::simulate(*p, durations).finish >= all);
 }
 
 TEST_CASE("embedding against one block: it inflates no chunk, whatever their ratio") {

@@ -196,7 +196,7 @@ TEST_CASE("frozen parameters get state: gradient stores are of trainable element
   };
   CHECK(host_gradients(1, true, on_host) == 2 * 1536);
   CHECK(host_gradients(1, false, on_host) == 2 * 3584);
-  CHECK(host_gradients(0, true, on_host_early) <= 2 * 1536);
+  CHECK(host_gradients(0, true, on_host_early) == 0);
 }
 
 /// A block that insists on the values it was given: they may not change within a step.
@@ -345,22 +345,6 @@ TEST_CASE(
       auto const bits =
           outcome_on(d, s, test::parts_of(s, {.persistent = {1}, .counts = counts}), 4);
       CHECK(test::difference(bits, plain) == "");
-    }
-  }
-}
-
-TEST_CASE("frozen parameter released during recompute: it stays to the end of backward") {
-  // A frozen and a trainable tensor in every block; chunks of their own, one slot each.
-  for (std::uint64_t const accumulate : {1U, 2U}) {
-    test::subject const s = test::constant_model(test::job_of(dtype::bf16, accumulate),
-                                                 {{"fa", {100}, false}, {"ta", {100}}},
-                                                 {{"fb", {100}, false}, {"tb", {100}}},
-                                                 {{"fc", {100}, false}, {"tc", {100}}},
-                                                 test::uniform_values(0.5F));
-    for (std::uint64_t seed = 0; seed < 10; ++seed) {
-      device::serial_device d({.order = device::run_policy::adversarial, .seed = seed});
-      auto const parts = test::parts_of(s, {.persistent = {0}, .counts = {.checkpoint = 9}});
-      CHECK(test::difference(outcome_on(d, s, parts, 3), test::train_plain(s, 3)) == "");
     }
   }
 }

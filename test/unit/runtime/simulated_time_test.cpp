@@ -82,6 +82,8 @@ TEST_CASE("a step is never faster than its simulation") {
   run("persist=0,buffer=2,swap=2,checkpoint=2,interval=1,chunk=2KiB,defer=3", 1);
   run("persist=1,buffer=1,swap=1,checkpoint=1,interval=2,chunk=2KiB,time=during_backward", 2);
   run("persist=0,buffer=1,swap=9,checkpoint=0,interval=1,chunk=2KiB,defer=2,unroll=1", 3);
+  run("persist=1,buffer=1,swap=1,checkpoint=1,interval=1,chunk=2KiB,defer=0,update=streamed", 1);
+  run("persist=0,buffer=2,swap=0,checkpoint=0,chunk=2KiB,update=streamed,time=during_backward", 2);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "examples/transformer/gpt2.hpp"
 #include "examples/transformer/llama.hpp"
 #include "test/law/block.hpp"
+#include "test/law/rebuilds.hpp"
 
 #include <doctest/doctest.h>
 
@@ -57,6 +58,9 @@ TEST_CASE_TEMPLATE_INVOKE(law::block_laws,
                           llama<transformer::llama_embedding, bfloat16>,
                           llama<transformer::llama_layer, bfloat16>,
                           llama<transformer::llama_head, bfloat16>);
+TEST_CASE_TEMPLATE_INVOKE(law::rebuild_laws,
+                          gpt2<transformer::gpt2_layer, float>,
+                          llama<transformer::llama_layer, float>);
 
 }  // namespace
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Ranks make sure, once, that they run the same programs. Others would wait for each other for ever
-// or mix up what they exchange.
+// Ranks make sure, once, that they run the same programs: others would wait for each other for ever
+// or mix up what they exchange. And a rank that fails tells the others, so that none waits for it.
 
 #include "protrain/comm/communicator.hpp"
 #include "protrain/runtime/error.hpp"
@@ -9,9 +9,22 @@
 #include "protrain/schedule/program.hpp"
 
 #include <cstdint>
+#include <exception>
 #include <span>
 
 namespace protrain::inline v0::runtime::detail {
+
+/// In a handler: aborts `comm` for the exception's reason.
+template <comm::communicator Comm>
+void abort_for_exception(Comm& comm) noexcept {
+  try {
+    throw;
+  } catch (std::exception const& e) {
+    comm.abort(e.what());
+  } catch (...) {
+    comm.abort("of an unknown exception");
+  }
+}
 
 class agreement {
  public:
