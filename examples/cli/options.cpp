@@ -257,9 +257,9 @@ void add_budget_flags(flags& f) {
 protrain::plan::budget read_budget(flags const& f,
                                    protrain::hw::machine const& m,
                                    std::uint64_t world) {
-  // The device made of host memory has all ranks in one process.
-  std::uint64_t const local =
-      m.name == protrain::hw::host_demo().name ? world : std::min<std::uint64_t>(world, m.devices);
+  // Planning shares a host among its devices. The device made of host memory is one, with all ranks
+  // in one process.
+  std::uint64_t const local = m.name == protrain::hw::host_demo().name ? world : 1;
   return {.gpu = {f.size("gpu-memory", m.device_memory.value)},
           .host = {f.size("host-memory", m.host_memory.value) / std::max<std::uint64_t>(1, local)}};
 }

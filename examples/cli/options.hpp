@@ -60,7 +60,7 @@ std::uint64_t most_micro_batch(model_task const& t, protrain::hw::machine const&
 
 /// `--gpu-memory` and `--host-memory`; the machine's where they aren't given.
 void add_budget_flags(flags& f);
-/// For one rank: a host's memory is shared by its ranks.
+/// Of a host, whose devices' ranks share it; of one rank where ranks share a device.
 protrain::plan::budget read_budget(flags const& f,
                                    protrain::hw::machine const& m,
                                    std::uint64_t world);

@@ -371,6 +371,17 @@ TEST_CASE("the best micro-batch where not even one sample fits is one, which lac
   CHECK(plan("--micro-batch best").err.find("must be an integer") != std::string::npos);
 }
 
+TEST_CASE(
+    "four devices share a host's memory: four times what one rank takes is enough, less isn't") {
+  std::string const job = "--machine rtx3090x4 --json --plan ";
+  json const o = json::parse(plan(job + "offload_all").out);
+  std::uint64_t const mine = o["predicted"]["host_bytes"];
+  REQUIRE(mine > 0);
+  std::string const same = job + o["plan"]["string"].get<std::string>() + " --host-memory ";
+  CHECK(plan(same + std::to_string(4 * mine)).code == 0);
+  CHECK(plan(same + std::to_string(4 * mine - 4)).code == 2);
+}
+
 TEST_CASE("a timeline to look at, and no file where there is no plan") {
   scratch_folder const folder;
   CHECK(plan("--machine h200x1 --perfetto " + (folder / "t.json")).code == 0);
