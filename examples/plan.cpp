@@ -19,6 +19,7 @@
 #include "protrain/profile/dry_run.hpp"
 #include "protrain/report/comparison_table.hpp"
 #include "protrain/report/memory_table.hpp"
+#include "protrain/report/micro_batch_table.hpp"
 #include "protrain/report/plan_summary.hpp"
 #include "protrain/trace/analytic.hpp"
 #include "protrain/trace/trace.hpp"
@@ -80,6 +81,9 @@ bool eager(cli::flags const& f) {
   return f.choice("attention", "fused", {"eager", "fused"}) == "eager";
 }
 
+/// Whether attention holds all pairs of tokens, or may: what sizes are checked by.
+bool writes_pairs(cli::flags const& f) { return eager(f) || f.text("trace") == "blocks"; }
+
 protrain::trace::trace make_trace(cli::flags const& f,
                                   cli::model_task const& task,
                                   protrain::hw::machine const& m) {
@@ -95,6 +99,15 @@ protrain::trace::trace make_trace(cli::flags const& f,
       {.attention = eager(f) ? attention_kind::eager : attention_kind::fused,
        .logit_chunks = f.integer("logit-chunks", 1, 1, std::uint64_t{1} << 20U)},
       cli::read_parameters(f, task.shape, task.job.type));
+}
+
+void print_tables(protrain::plan::micro_batch_answer const& best, cli::comparison const& beside) {
+  if (!best.seen.empty()) {
+    std::printf("%s", protrain::report::micro_batch_table(best).c_str());
+  }
+  if (!beside.empty()) {
+    std::printf("%s", protrain::report::comparison_table(beside).c_str());
+  }
 }
 
 void print_plan(std::string const& model,
@@ -119,12 +132,29 @@ void print_plan(std::string const& model,
   }
 }
 
+/// The plan for the size that is given; with auto, for the best of those that were looked at.
+protrain::plan::micro_batch_answer answer(cli::flags const& f,
+                                          cli::model_task const& task,
+                                          cli::planning& p,
+                                          protrain::plan::request const& wanted) {
+  if (!cli::wants_best_micro_batch(f)) {
+    return {.micro_batch = task.job.micro_batch, .found = cli::make_plan(p, wanted)};
+  }
+  auto const facts = [&](std::uint64_t micro_batch) {
+    cli::model_task sized = task;
+    sized.job.micro_batch = micro_batch;
+    return make_trace(f, sized, p.machine);
+  };
+  return cli::find_micro_batch(
+      p, wanted, facts, cli::most_micro_batch(task, p.machine, writes_pairs(f)));
+}
+
 int run(int count, char** words) {
   cli::runfiles const files(words[0]);
   cli::enter_working_folder();
   cli::flags f("Usage: plan [FLAGS]\n\nPlans a training job for a machine without running it.");
   f.add("machine", "NAME|FILE", "host-demo", "a preset, or a JSON file");
-  cli::add_task_flags(f, dtypes);
+  cli::add_task_flags(f, dtypes, cli::micro_batches::searched);
   cli::add_budget_flags(f);
   cli::add_plan_flag(f);
   f.add("trace",
@@ -144,22 +174,22 @@ int run(int count, char** words) {
     return 0;
   }
   protrain::hw::machine const machine = cli::read_machine(f, "host-demo");
-  cli::model_task const task =
-      cli::read_model_task(f, dtypes, files, machine, eager(f) || f.text("trace") == "blocks");
-  cli::planning const p{.model_type = std::string(name_of(task.shape.type)),
-                        .facts = make_trace(f, task, machine),
-                        .machine = machine,
-                        .budget = cli::read_budget(f, machine, task.job.world)};
+  cli::model_task const task = cli::read_model_task(f, dtypes, files, machine, writes_pairs(f));
+  cli::planning p{.model_type = std::string(name_of(task.shape.type)),
+                  .facts = make_trace(f, task, machine),
+                  .machine = machine,
+                  .budget = cli::read_budget(f, machine, task.job.world)};
   auto const wanted = cli::read_request(f, p);
-  auto const found = cli::make_plan(p, wanted);
+  auto const best = answer(f, task, p, wanted);
+  auto const& found = best.found;
   if (auto const& file = f.text("perfetto"); found && file) {
     protrain::io::write_file(*file, cli::timeline_json(p, *found));
   }
   cli::comparison const beside = f.given("compare") ? cli::compare(p) : cli::comparison{};
   if (f.given("json")) {
-    std::printf("%s\n", cli::plan_json(p, found, beside).c_str());
-  } else if (!beside.empty()) {
-    std::printf("%s", protrain::report::comparison_table(beside).c_str());
+    std::printf("%s\n", cli::plan_json(p, found, beside, best.seen).c_str());
+  } else {
+    print_tables(best, beside);
   }
   if (!found) {
     std::fprintf(stderr, "plan: %s\n", cli::shortage(p, wanted, found.failure()).c_str());

@@ -78,6 +78,10 @@ double rough_bytes(model::decoder_config const& c, model::job const& j, bool eag
          4 * rows * (saved * real(c.layers) * real(j.accumulate) + 2 * real(c.vocabulary));
 }
 
+bool too_large(model::decoder_config const& c, model::job const& j, bool eager) {
+  return rough_bytes(c, j, eager) > 0x1p52;
+}
+
 void check_sizes(flags const& f, model::decoder_config const& c, model::job const& j, bool eager) {
   if (auto const bytes = protrain::update::bytes_of(j); !bytes) {
     std::string const reason = bytes.failure().what;
@@ -85,7 +89,7 @@ void check_sizes(flags const& f, model::decoder_config const& c, model::job cons
         ? f.refuse("state", reason)
         : throw usage_error("--dtype '" + std::string(name_of(j.type)) + "': " + reason);
   }
-  if (rough_bytes(c, j, eager) > 0x1p52) {
+  if (too_large(c, j, eager)) {
     throw usage_error("--model " + quote(model_name(f)) +
                       ": the job moves more than 4 PiB a step; give a smaller --micro-batch, "
                       "--sequence or model");
@@ -128,18 +132,25 @@ double lowest_rate(hw::machine const& m, model::job const& j) {
 
 /// Times are picoseconds in 64 bits, 213 days; operations have 64 bits, too. What is refused here
 /// nobody would wait for.
-void check_times(flags const& f,
-                 model::decoder_config const& c,
-                 model::job const& j,
-                 hw::machine const& m,
-                 bool eager) {
+bool too_long(model::decoder_config const& c,
+              model::job const& j,
+              hw::machine const& m,
+              bool eager) {
   constexpr double longest = 100 * 86'400.0;
   double const flops = rough_flops(c, j);
   double const computing = flops / static_cast<double>(hw::compute_rate(m, j.type).per_second);
   double const moving = rough_bytes(c, j, eager) / lowest_rate(m, j);
   auto const programs = static_cast<double>(c.layers) * static_cast<double>(j.accumulate);
   double const waiting = 20 * programs * (m.copy_latency + hw::collective_latency(m)).seconds();
-  if (flops > 0x1p62 || computing + moving + waiting > longest) {
+  return flops > 0x1p62 || computing + moving + waiting > longest;
+}
+
+void check_times(flags const& f,
+                 model::decoder_config const& c,
+                 model::job const& j,
+                 hw::machine const& m,
+                 bool eager) {
+  if (too_long(c, j, m, eager)) {
     throw usage_error("--model " + quote(model_name(f)) + ": a step takes months on machine " +
                       quote(m.name.view()) +
                       "; give a smaller --micro-batch, --accumulate, --sequence or model, or a "
@@ -159,7 +170,7 @@ model::job read_job(flags const& f,
   model::job j;
   j.type = dtype_named(f.choice("dtype", std::string(dtypes.front()), dtypes));
   j.state = read_state(f, j.type);
-  j.micro_batch = f.integer("micro-batch", 1, 1, most_samples);
+  j.micro_batch = wants_best_micro_batch(f) ? 1 : f.integer("micro-batch", 1, 1, most_samples);
   j.accumulate = f.integer("accumulate", 1, 1, 1U << 16U);
   j.world = f.integer("world", all_ranks(machine), 1, 1U << 16U);
   j.sequence = f.integer("sequence", c.positions, 1, c.positions);
@@ -178,7 +189,8 @@ model::job read_job(flags const& f,
 
 }  // namespace
 
-void add_task_flags(flags& f, std::vector<std::string_view> const& dtypes) {
+void add_task_flags(flags& f, std::vector<std::string_view> const& dtypes, micro_batches sizes) {
+  bool const searched = sizes == micro_batches::searched;
   std::string all;
   for (std::string_view const d : dtypes) {
     (all += all.empty() ? "" : "|") += d;
@@ -186,7 +198,10 @@ void add_task_flags(flags& f, std::vector<std::string_view> const& dtypes) {
   f.add("model", "FILE|tiny-gpt2|tiny-llama", "tiny-gpt2", "config.json, or a built-in one")
       .add("dtype", all, std::string(dtypes.front()), "of parameters, activations and gradients")
       .add("state", "FORMAT", "by dtype", "optimizer state: fp32, split_master, separate_master")
-      .add("micro-batch", "N", "1", "samples at a time")
+      .add("micro-batch",
+           searched ? "N|auto" : "N",
+           "1",
+           searched ? "samples at a time; auto: the most tokens/s" : "samples at a time")
       .add("accumulate", "K", "1", "micro-batches per step and rank")
       .add("world", "W", "the machine's", "ranks")
       .add("sequence", "T", "the model's", "tokens per sample")
@@ -200,6 +215,10 @@ training_task read_task(flags const& f,
                         std::vector<std::string_view> const& dtypes,
                         runfiles const& files,
                         hw::machine const& machine) {
+  if (wants_best_micro_batch(f)) {
+    f.refuse("micro-batch",
+             "is a question for plan --micro-batch auto; give the number that it answers with");
+  }
   training_task t{.model = model_name(f)};
   t.config = protrain::io::read_config(model_file(f, files), read_dropout(f));
   auto const shape = std::visit([](auto const& c) { return model::decoder_of(c); }, t.config);
@@ -218,6 +237,18 @@ model_task read_model_task(flags const& f,
   return t;
 }
 
+bool wants_best_micro_batch(flags const& f) { return f.text("micro-batch") == "auto"; }
+
+std::uint64_t most_micro_batch(model_task const& t, hw::machine const& m, bool eager) {
+  model::job j = t.job;
+  for (j.micro_batch = 2; j.micro_batch <= most_samples; j.micro_batch *= 2) {
+    if (too_large(t.shape, j, eager) || too_long(t.shape, j, m, eager)) {
+      break;
+    }
+  }
+  return j.micro_batch / 2;
+}
+
 void add_budget_flags(flags& f) {
   f.add("gpu-memory", "SIZE", "the machine's", "device budget, as in 24GiB or 1.5GB")
       .add("host-memory", "SIZE", "the machine's", "host budget");
@@ -226,9 +257,9 @@ void add_budget_flags(flags& f) {
 protrain::plan::budget read_budget(flags const& f,
                                    protrain::hw::machine const& m,
                                    std::uint64_t world) {
-  // The device made of host memory has all ranks in one process.
-  std::uint64_t const local =
-      m.name == protrain::hw::host_demo().name ? world : std::min<std::uint64_t>(world, m.devices);
+  // Planning shares a host among its devices. The device made of host memory is one, with all ranks
+  // in one process.
+  std::uint64_t const local = m.name == protrain::hw::host_demo().name ? world : 1;
   return {.gpu = {f.size("gpu-memory", m.device_memory.value)},
           .host = {f.size("host-memory", m.host_memory.value) / std::max<std::uint64_t>(1, local)}};
 }

@@ -11,6 +11,7 @@
 #include "protrain/plan/budget.hpp"
 #include "protrain/trace/trace.hpp"
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,8 +33,13 @@ struct model_task {
   protrain::model::job job{};
 };
 
+/// Whether a program can look for the best size of the micro-batch.
+enum class micro_batches : std::uint8_t { given, searched };
+
 /// `dtypes` are those that the program knows, its default first.
-void add_task_flags(flags& f, std::vector<std::string_view> const& dtypes);
+void add_task_flags(flags& f,
+                    std::vector<std::string_view> const& dtypes,
+                    micro_batches sizes = micro_batches::given);
 
 /// One rank for each device of `machine`, unless said otherwise. Throws usage_error, also for sizes and
 /// times that no plan counts, or protrain::io::input_error. `eager`: attention holds all pairs.
@@ -47,9 +53,14 @@ model_task read_model_task(flags const& f,
                            protrain::hw::machine const& machine,
                            bool eager);
 
+/// `--micro-batch auto`, which `read_model_task` reads as 1.
+bool wants_best_micro_batch(flags const& f);
+/// A power of two, the largest whose job isn't refused for its sizes or times.
+std::uint64_t most_micro_batch(model_task const& t, protrain::hw::machine const& m, bool eager);
+
 /// `--gpu-memory` and `--host-memory`; the machine's where they aren't given.
 void add_budget_flags(flags& f);
-/// For one rank: a host's memory is shared by its ranks.
+/// Of a host, whose devices' ranks share it; of one rank where ranks share a device.
 protrain::plan::budget read_budget(flags const& f,
                                    protrain::hw::machine const& m,
                                    std::uint64_t world);

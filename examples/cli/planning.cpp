@@ -39,6 +39,18 @@ bool is_file(std::string const& name) {
 
 constexpr auto with_levels = plan::policies<>{}.with(protrain::activation::levels{});
 
+bool names_levels(plan::request const& wanted) {
+  return wanted.levels && *wanted.levels != plan::level_counts{};
+}
+
+/// A shortage of memory is an answer, anything else bad usage.
+void check_allowed(protrain::result<plan::plan, plan::infeasible> const& found) {
+  if (!found && !found.failure().lacks_memory()) {
+    throw usage_error(std::string("--plan: ") + found.failure().reason + " (" +
+                      std::to_string(found.failure().number) + ")");
+  }
+}
+
 /// What more device memory would buy, under the policies that made the plan.
 plan::sensitivity sensitivity(planning const& p, plan::plan const& found) {
   return found.at.depth > 0 ? plan::explain(found, p.machine, p.budget, with_levels).gpu
@@ -78,6 +90,9 @@ plan::request read_request(flags const& f, planning const& p) {
   std::string const given = f.text("plan").value_or("auto");
   std::string string = given;
   if (is_file(given)) {
+    if (f.text("micro-batch") == "auto") {
+      f.refuse("plan", "is for one size of the micro-batch; leave out --micro-batch auto");
+    }
     io::plan_file const file = io::read_plan(given);
     io::check_subject(file, given, subject(p));
     string = file.string;
@@ -91,26 +106,41 @@ plan::request read_request(flags const& f, planning const& p) {
 
 protrain::result<plan::plan, plan::infeasible> make_plan(planning const& p,
                                                          plan::request const& wanted) {
-  bool const levels = wanted.levels && *wanted.levels != plan::level_counts{};
-  auto found = levels ? plan::make(p.facts, p.machine, p.budget, with_levels, wanted)
-                      : plan::make(p.facts, p.machine, p.budget, plan::policies<>{}, wanted);
-  if (!found && !found.failure().lacks_memory()) {
-    throw usage_error(std::string("--plan: ") + found.failure().reason + " (" +
-                      std::to_string(found.failure().number) + ")");
-  }
+  auto found = names_levels(wanted)
+                   ? plan::make(p.facts, p.machine, p.budget, with_levels, wanted)
+                   : plan::make(p.facts, p.machine, p.budget, plan::policies<>{}, wanted);
+  check_allowed(found);
   return found;
+}
+
+plan::micro_batch_answer find_micro_batch(
+    planning& p,
+    plan::request const& wanted,
+    std::function<protrain::trace::trace(std::uint64_t)> const& facts,
+    std::uint64_t most) {
+  auto const search = [&](auto const& rules) {
+    return plan::search_micro_batch(facts, p.machine, p.budget, rules, wanted, {}, {.most = most});
+  };
+  auto answer = names_levels(wanted) ? search(with_levels) : search(plan::policies<>{});
+  check_allowed(answer.found);
+  p.facts = answer.found ? answer.found->trace : facts(answer.micro_batch);
+  return answer;
 }
 
 comparison compare(planning const& p) { return plan::compare(p.facts, p.machine, p.budget); }
 
 std::string plan_json(planning const& p,
                       protrain::result<plan::plan, plan::infeasible> const& found,
-                      comparison const& beside) {
+                      comparison const& beside,
+                      std::vector<plan::micro_batch_seen> const& sizes) {
   io::plan_subject const about = subject(p);
   io::json object = found ? io::to_json(about, *found, sensitivity(p, *found), effects(p, *found))
                           : io::to_json(about, found.failure());
   if (!beside.empty()) {
     object["comparison"] = io::to_json(beside);
+  }
+  if (!sizes.empty()) {
+    object["micro_batches"] = io::to_json(sizes);
   }
   return object.dump(2, ' ', false, io::json::error_handler_t::replace);
 }

@@ -8,10 +8,13 @@
 #include "protrain/plan/budget.hpp"
 #include "protrain/plan/compare.hpp"
 #include "protrain/plan/infeasible.hpp"
+#include "protrain/plan/micro_batch.hpp"
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/plan.hpp"
 #include "protrain/trace/trace.hpp"
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -36,15 +39,24 @@ protrain::plan::request read_request(flags const& f, planning const& p);
 protrain::result<protrain::plan::plan, protrain::plan::infeasible> make_plan(
     planning const& p, protrain::plan::request const& wanted);
 
+/// The size of the micro-batch with the most tokens per second, from 1 to `most`, by the trace that
+/// `facts` makes for each. `p.facts` becomes that of the answer. Throws as `make_plan`.
+protrain::plan::micro_batch_answer find_micro_batch(
+    planning& p,
+    protrain::plan::request const& wanted,
+    std::function<protrain::trace::trace(std::uint64_t)> const& facts,
+    std::uint64_t most);
+
 /// What fixed ways to train would do, beside the search's.
 using comparison = std::vector<protrain::plan::contender>;
 comparison compare(planning const& p);
 
-/// The object of `plan --json`, with the comparison if there is one.
+/// The object of `plan --json`, with the comparison and the sizes that were looked at if there are any.
 std::string plan_json(
     planning const& p,
     protrain::result<protrain::plan::plan, protrain::plan::infeasible> const& found,
-    comparison const& beside);
+    comparison const& beside,
+    std::vector<protrain::plan::micro_batch_seen> const& sizes);
 
 /// The simulated timeline of a plan's step, for ui.perfetto.dev.
 std::string timeline_json(planning const& p, protrain::plan::plan const& found);

@@ -26,6 +26,7 @@
 #include "protrain/plan/closed_form.hpp"
 #include "protrain/plan/effects.hpp"
 #include "protrain/plan/explain.hpp"
+#include "protrain/plan/micro_batch.hpp"
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/search.hpp"
 #include "protrain/schedule/compile.hpp"

@@ -9,6 +9,7 @@
 #include "protrain/plan/effects.hpp"
 #include "protrain/plan/explain.hpp"
 #include "protrain/plan/infeasible.hpp"
+#include "protrain/plan/micro_batch.hpp"
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/plan.hpp"
 #include "protrain/sim/simulate.hpp"
@@ -201,6 +202,22 @@ inline json to_json(std::vector<plan::contender> const& all) {
     } else {
       one["gpu_short_bytes"] = c.answer.failure().short_device;
       one["host_short_bytes"] = c.answer.failure().short_host;
+    }
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+/// Sizes of the micro-batch, in the order in which they were looked at.
+inline json to_json(std::vector<plan::micro_batch_seen> const& all) {
+  json out = json::array();
+  for (plan::micro_batch_seen const& s : all) {
+    json one{{"micro_batch", s.micro_batch}, {"feasible", s.fits}};
+    if (s.fits) {
+      one["seconds_per_iteration"] = s.iteration.seconds();
+      one["tokens_per_second"] = plan::tokens_per_second(s);
+      one["gpu_peak_bytes"] = s.device_peak;
+      one["proven"] = s.proven;
     }
     out.push_back(std::move(one));
   }

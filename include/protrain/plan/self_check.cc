@@ -22,6 +22,7 @@
 #include <protrain/plan/explain.hpp>
 #include <protrain/plan/infeasible.hpp>
 #include <protrain/plan/limits.hpp>
+#include <protrain/plan/micro_batch.hpp>
 #include <protrain/plan/parse.hpp>
 #include <protrain/plan/plan.hpp>
 #include <protrain/plan/policies.hpp>
@@ -49,6 +50,7 @@
 #include <protrain/plan/explain.hpp>
 #include <protrain/plan/infeasible.hpp>
 #include <protrain/plan/limits.hpp>
+#include <protrain/plan/micro_batch.hpp>
 #include <protrain/plan/parse.hpp>
 #include <protrain/plan/plan.hpp>
 #include <protrain/plan/policies.hpp>

@@ -6,6 +6,7 @@
 #include <protrain/report/knob_table.hpp>
 #include <protrain/report/memory_dump.hpp>
 #include <protrain/report/memory_table.hpp>
+#include <protrain/report/micro_batch_table.hpp>
 #include <protrain/report/perfetto.hpp>
 #include <protrain/report/plan_summary.hpp>
 #include <protrain/report/progress.hpp>
@@ -16,6 +17,7 @@
 #include <protrain/report/knob_table.hpp>
 #include <protrain/report/memory_dump.hpp>
 #include <protrain/report/memory_table.hpp>
+#include <protrain/report/micro_batch_table.hpp>
 #include <protrain/report/perfetto.hpp>
 #include <protrain/report/plan_summary.hpp>
 #include <protrain/report/progress.hpp>

@@ -317,6 +317,71 @@ TEST_CASE("ways to train side by side, also where the budget holds none") {
   CHECK(short_of["comparison"][0]["gpu_short_bytes"] > 0);
 }
 
+TEST_CASE("the best micro-batch: sizes that were looked at, the best of them planned") {
+  std::string const job = "--machine h200x1 --gpu-memory 2MiB --micro-batch ";
+  answer const text = plan(job + "auto");
+  CHECK(text.code == 0);
+  CHECK(text.err.empty());
+  CHECK(text.out.find("micro-batch           a step    tokens/s") == 0);
+  json o = json::parse(plan(job + "auto --json").out);
+  std::uint64_t const best = o["job"]["micro_batch"];
+  CHECK(text.out.find("\n* " + std::to_string(best) + " ") != std::string::npos);
+  CHECK(text.out.find(" x " + std::to_string(best) + " x 32 tokens a step") != std::string::npos);
+  bool seen = false;
+  for (json const& size : o["micro_batches"]) {
+    CHECK(text.out.find("\n" + std::string(size["micro_batch"] == best ? "* " : "  ") +
+                        size["micro_batch"].dump() + " ") != std::string::npos);
+    if (size["feasible"] == false) {
+      CHECK_FALSE(size.contains("tokens_per_second"));
+      continue;
+    }
+    CHECK(size["tokens_per_second"] <= o["predicted"]["tokens_per_second"]);
+    CHECK(size["gpu_peak_bytes"] <= 2 << 20);
+    seen = seen || size["micro_batch"] == best;
+  }
+  CHECK(seen);
+  o.erase("micro_batches");
+  CHECK(o == json::parse(plan(job + std::to_string(best) + " --json").out));
+}
+
+TEST_CASE("the best micro-batch: with blocks, levels and a comparison; not with a plan's file") {
+  CHECK(plan("--micro-batch auto --gpu-memory 1MiB").out.find("\n* ") != std::string::npos);
+  answer const more = plan(
+      "--machine h200x1 --gpu-memory 2MiB --micro-batch auto --compare "
+      "--plan swap=0,checkpoint=0,levels=1:2");
+  CHECK(more.code == 0);
+  CHECK(more.out.find(",levels=1:2,") != std::string::npos);
+  CHECK(more.out.find("\n  all kept") != std::string::npos);
+  scratch_folder const folder;
+  write_file(folder / "p.json", plan("--json").out);
+  answer const file = plan("--micro-batch auto --plan " + (folder / "p.json"));
+  CHECK(file.code == 1);
+  CHECK(file.err.find("leave out --micro-batch auto") != std::string::npos);
+}
+
+TEST_CASE("the best micro-batch where not even one sample fits is one, which lacks memory") {
+  answer const none = plan("--micro-batch auto --gpu-memory 1kB");
+  CHECK(none.code == 2);
+  CHECK(none.err == plan("--gpu-memory 1kB").err);
+  CHECK(none.out.find("\n  1                 does not fit\n") != std::string::npos);
+  json const o = json::parse(plan("--micro-batch auto --gpu-memory 1kB --json").out);
+  CHECK(o["feasible"] == false);
+  CHECK(o["micro_batches"].size() == 1);
+  CHECK(plan("--micro-batch auto --plan time=during_backward --clip 1").code == 1);
+  CHECK(plan("--micro-batch best").err.find("must be an integer") != std::string::npos);
+}
+
+TEST_CASE(
+    "four devices share a host's memory: four times what one rank takes is enough, less isn't") {
+  std::string const job = "--machine rtx3090x4 --json --plan ";
+  json const o = json::parse(plan(job + "offload_all").out);
+  std::uint64_t const mine = o["predicted"]["host_bytes"];
+  REQUIRE(mine > 0);
+  std::string const same = job + o["plan"]["string"].get<std::string>() + " --host-memory ";
+  CHECK(plan(same + std::to_string(4 * mine)).code == 0);
+  CHECK(plan(same + std::to_string(4 * mine - 4)).code == 2);
+}
+
 TEST_CASE("a timeline to look at, and no file where there is no plan") {
   scratch_folder const folder;
   CHECK(plan("--machine h200x1 --perfetto " + (folder / "t.json")).code == 0);

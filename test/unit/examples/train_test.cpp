@@ -232,6 +232,7 @@ TEST_CASE_FIXTURE(fixture, "bad input: one line that names it, exit 1, nothing t
                                   "--host-memory 1e9",
                                   "--micro-batch 0",
                                   "--micro-batch 99999999999",
+                                  "--micro-batch auto",
                                   "--micro-batch 1048576 --accumulate 65536",
                                   "--accumulate -1",
                                   "--sequence 33",

@@ -11,6 +11,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
 namespace plan_test {
 
@@ -157,6 +158,22 @@ TEST_CASE("the members of an infeasible answer") {
       plan::search(t, hw::host_demo(), {.gpu = {lacks + 1_MiB .value}, .host = 1_GiB});
   CHECK(again.has_value());
   CHECK(refused([&] { parse(a); }).field() == "feasible");
+}
+
+TEST_CASE("sizes of the micro-batch in the order of looking, what doesn't fit without numbers") {
+  json const a = io::to_json(std::vector<plan::micro_batch_seen>{{.micro_batch = 2,
+                                                                  .fits = true,
+                                                                  .tokens = 100,
+                                                                  .iteration = 50_ms,
+                                                                  .device_peak = 7,
+                                                                  .proven = true},
+                                                                 {.micro_batch = 4}});
+  REQUIRE(a.size() == 2);
+  CHECK(a[0]["seconds_per_iteration"] == doctest::Approx(0.05));
+  CHECK(a[0]["tokens_per_second"] == doctest::Approx(2000));
+  CHECK(a[0]["gpu_peak_bytes"] == 7);
+  CHECK(a[0]["proven"] == true);
+  CHECK(a[1] == json{{"micro_batch", 4}, {"feasible", false}});
 }
 
 TEST_CASE("a file gives the plan back, for its job") {
