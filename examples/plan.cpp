@@ -16,6 +16,8 @@
 #include "protrain/model/config.hpp"
 #include "protrain/model/decoder.hpp"
 #include "protrain/model/operations.hpp"
+#include "protrain/plan/parse.hpp"
+#include "protrain/plan/plan.hpp"
 #include "protrain/profile/dry_run.hpp"
 #include "protrain/report/comparison_table.hpp"
 #include "protrain/report/memory_table.hpp"
@@ -99,6 +101,7 @@ protrain::trace::trace make_trace(cli::flags const& f,
 
 void print_plan(std::string const& model,
                 cli::planning const& p,
+                protrain::plan::request const& wanted,
                 protrain::plan::plan const& found) {
   std::string const job = cli::describe(model, p.facts);
   std::printf("job         %s\n", job.c_str());
@@ -110,13 +113,14 @@ void print_plan(std::string const& model,
               std::string(p.machine.name.view()).c_str(),
               std::string(p.machine.source.view()).c_str());
   std::printf("%s", protrain::report::plan_summary(found).c_str());
-  std::printf("sensitivity %s\n", cli::sensitivity_line(p, found).c_str());
+  std::printf("%s", cli::sensitivity_lines(p, wanted, found).c_str());
   std::printf("%s\n", cli::knob_lines(p, found).c_str());
   for (protrain::space const s : {protrain::space::device, protrain::space::host}) {
     auto const& memory =
         s == protrain::space::device ? found.predicted.device : found.predicted.host;
     std::printf("%s\n", protrain::report::memory_table(s, memory).c_str());
   }
+  std::printf("%s", cli::filled_lines(p, found).c_str());
 }
 
 int run(int count, char** words) {
@@ -157,7 +161,7 @@ int run(int count, char** words) {
   }
   cli::comparison const beside = f.given("compare") ? cli::compare(p) : cli::comparison{};
   if (f.given("json")) {
-    std::printf("%s\n", cli::plan_json(p, found, beside).c_str());
+    std::printf("%s\n", cli::plan_json(p, wanted, found, beside).c_str());
   } else if (!beside.empty()) {
     std::printf("%s", protrain::report::comparison_table(beside).c_str());
   }
@@ -169,7 +173,7 @@ int run(int count, char** words) {
     return 2;
   }
   if (!f.given("json")) {
-    print_plan(task.model, p, *found);
+    print_plan(task.model, p, wanted, *found);
     if (f.given("holders")) {
       std::printf("%s", cli::holders(p, found).c_str());
     }

@@ -40,9 +40,10 @@ protrain::result<protrain::plan::plan, protrain::plan::infeasible> make_plan(
 using comparison = std::vector<protrain::plan::contender>;
 comparison compare(planning const& p);
 
-/// The object of `plan --json`, with the comparison if there is one.
+/// The object of `plan --json` for what `wanted` made, with the comparison if there is one.
 std::string plan_json(
     planning const& p,
+    protrain::plan::request const& wanted,
     protrain::result<protrain::plan::plan, protrain::plan::infeasible> const& found,
     comparison const& beside);
 
@@ -54,8 +55,13 @@ std::string holders(
     planning const& p,
     protrain::result<protrain::plan::plan, protrain::plan::infeasible> const& found);
 
-/// What more device memory would buy, as one line.
-std::string sensitivity_line(planning const& p, protrain::plan::plan const& found);
+/// What more memory, more bandwidth and another rank would buy what `wanted` made, a line each.
+std::string sensitivity_lines(planning const& p,
+                              protrain::plan::request const& wanted,
+                              protrain::plan::plan const& found);
+
+/// How far memory is filled over a step.
+std::string filled_lines(planning const& p, protrain::plan::plan const& found);
 
 /// What each knob does to the time and the peaks, a line each.
 std::string knob_lines(planning const& p, protrain::plan::plan const& found);
