@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans a training job without running it: no tensor is allocated, any machine can be named.
 
+#include "protrain/plan/plan.hpp"
+
 #include "examples/cli/flags.hpp"
 #include "examples/cli/model.hpp"
 #include "examples/cli/options.hpp"
@@ -17,7 +19,6 @@
 #include "protrain/model/decoder.hpp"
 #include "protrain/model/operations.hpp"
 #include "protrain/plan/parse.hpp"
-#include "protrain/plan/plan.hpp"
 #include "protrain/profile/dry_run.hpp"
 #include "protrain/report/comparison_table.hpp"
 #include "protrain/report/memory_table.hpp"

@@ -118,9 +118,9 @@ inline json predicted(plan::plan const& p) {
   for (std::size_t q = 0; q < queue_count; ++q) {
     exposed[std::string(name_of(static_cast<queue_id>(q)))] = of.exposed[q].seconds();
   }
-  json out{{"seconds_per_iteration", of.iteration.seconds()},
-           {"tokens_per_second",
-            tokens_per_second(model::tokens_per_step(p.trace.job), of.iteration)}};
+  json out{
+      {"seconds_per_iteration", of.iteration.seconds()},
+      {"tokens_per_second", tokens_per_second(model::tokens_per_step(p.trace.job), of.iteration)}};
   json bound_by = json::object();
   for (std::size_t i = 0; i < sim::phase_count; ++i) {
     std::string const phase(sim::name_of(static_cast<sim::phase>(i)));

@@ -33,7 +33,7 @@ inline std::string tokens_per_second(std::uint64_t tokens, picoseconds iteration
 
 inline std::string rank_line(plan::plan const& p, plan::another_rank const& r) {
   if (r.world == 0) {
-    return "a rank more has no device: the machine has as many as ranks";
+    return "a rank more has no device: the machine has no more than there are ranks";
   }
   if (!r.fits) {
     return "a rank more: " + std::string(r.lacks.explanation().view());
