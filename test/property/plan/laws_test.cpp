@@ -3,6 +3,7 @@
 // verified and within the budget, and more memory costs neither time nor the plan.
 
 #include "protrain/core/ids.hpp"
+#include "protrain/core/math.hpp"
 #include "protrain/core/units.hpp"
 #include "protrain/plan/budget.hpp"
 #include "protrain/plan/memory_over_time.hpp"
@@ -165,7 +166,12 @@ TEST_CASE("memory by time: its largest is the peak of the step's programs, to th
     std::uint64_t device = 0;
     std::uint64_t host = 0;
     picoseconds length{};
+    std::uint64_t carried = 0;  // on the device all the time
     for (plan::timed_program const& one : *step) {
+      for (schedule::allocation const& a : one.program.allocations) {
+        bool const stays = a.carried && a.where == space::device;
+        carried = stays ? std::max(carried, a.offset + granules(a.bytes)) : carried;
+      }
       device = std::max(device, schedule::memory_of(one.program, space::device).peak);
       host = std::max(host, schedule::memory_of(one.program, space::host).peak);
       length += one.times.finish;
@@ -176,6 +182,7 @@ TEST_CASE("memory by time: its largest is the peak of the step's programs, to th
       REQUIRE(m.device.size() == parts);
       REQUIRE(m.host.size() == parts);
       REQUIRE(*std::ranges::max_element(m.device) == device);
+      REQUIRE(*std::ranges::min_element(m.device) >= carried);
       REQUIRE(*std::ranges::max_element(m.host) == host);
     }
     REQUIRE(device <= found->predicted.device.peak);
