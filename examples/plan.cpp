@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans a training job without running it: no tensor is allocated, any machine can be named.
 
+#include "protrain/plan/plan.hpp"
+
 #include "examples/cli/flags.hpp"
 #include "examples/cli/model.hpp"
 #include "examples/cli/options.hpp"
@@ -16,6 +18,7 @@
 #include "protrain/model/config.hpp"
 #include "protrain/model/decoder.hpp"
 #include "protrain/model/operations.hpp"
+#include "protrain/plan/parse.hpp"
 #include "protrain/profile/dry_run.hpp"
 #include "protrain/report/comparison_table.hpp"
 #include "protrain/report/memory_table.hpp"
@@ -112,6 +115,7 @@ void print_tables(protrain::plan::micro_batch_answer const& best, cli::compariso
 
 void print_plan(std::string const& model,
                 cli::planning const& p,
+                protrain::plan::request const& wanted,
                 protrain::plan::plan const& found) {
   std::string const job = cli::describe(model, p.facts);
   std::printf("job         %s\n", job.c_str());
@@ -123,13 +127,14 @@ void print_plan(std::string const& model,
               std::string(p.machine.name.view()).c_str(),
               std::string(p.machine.source.view()).c_str());
   std::printf("%s", protrain::report::plan_summary(found).c_str());
-  std::printf("sensitivity %s\n", cli::sensitivity_line(p, found).c_str());
+  std::printf("%s", cli::sensitivity_lines(p, wanted, found).c_str());
   std::printf("%s\n", cli::knob_lines(p, found).c_str());
   for (protrain::space const s : {protrain::space::device, protrain::space::host}) {
     auto const& memory =
         s == protrain::space::device ? found.predicted.device : found.predicted.host;
     std::printf("%s\n", protrain::report::memory_table(s, memory).c_str());
   }
+  std::printf("%s", cli::filled_lines(p, found).c_str());
 }
 
 /// The plan for the size that is given; with auto, for the best of those that were looked at.
@@ -187,7 +192,7 @@ int run(int count, char** words) {
   }
   cli::comparison const beside = f.given("compare") ? cli::compare(p) : cli::comparison{};
   if (f.given("json")) {
-    std::printf("%s\n", cli::plan_json(p, found, beside, best.seen).c_str());
+    std::printf("%s\n", cli::plan_json(p, wanted, found, beside, best.seen).c_str());
   } else {
     print_tables(best, beside);
   }
@@ -199,7 +204,7 @@ int run(int count, char** words) {
     return 2;
   }
   if (!f.given("json")) {
-    print_plan(task.model, p, *found);
+    print_plan(task.model, p, wanted, *found);
     if (f.given("holders")) {
       std::printf("%s", cli::holders(p, found).c_str());
     }

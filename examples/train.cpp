@@ -270,8 +270,9 @@ int train_planned(setup& s, MakeDevice const& make_device, protrain::plan::plan 
 }
 
 int train_on(setup& s, std::string const& device, protrain::plan::plan const& plan) {
-  std::array<std::uint64_t, 2> const limit{s.planning.budget.gpu.value,
-                                           s.planning.budget.host.value};
+  cli::planning const& p = s.planning;
+  std::array<std::uint64_t, 2> const limit{
+      p.budget.gpu.value, protrain::plan::allowance_of(p.budget, p.facts, p.machine).host};
   if (device == "serial") {
     using protrain::device::serial_device;
     return train_planned(
@@ -281,7 +282,7 @@ int train_on(setup& s, std::string const& device, protrain::plan::plan const& pl
         },
         plan);
   }
-  protrain::hw::machine const& m = s.planning.machine;
+  protrain::hw::machine const& m = p.machine;
   protrain::device::host_options const options{.h2d = {m.host_to_device, m.copy_latency},
                                                .d2h = {m.device_to_host, m.copy_latency},
                                                .limit = limit};

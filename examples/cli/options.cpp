@@ -257,11 +257,10 @@ void add_budget_flags(flags& f) {
 protrain::plan::budget read_budget(flags const& f,
                                    protrain::hw::machine const& m,
                                    std::uint64_t world) {
-  // Planning shares a host among its devices. The device made of host memory is one, with all ranks
-  // in one process.
-  std::uint64_t const local = m.name == protrain::hw::host_demo().name ? world : 1;
+  // A plan knows how many ranks share a host, but takes the device made of host memory for one rank's.
+  bool const demo = m.name == protrain::hw::host_demo().name;
   return {.gpu = {f.size("gpu-memory", m.device_memory.value)},
-          .host = {f.size("host-memory", m.host_memory.value) / std::max<std::uint64_t>(1, local)}};
+          .host = {f.size("host-memory", m.host_memory.value) / (demo ? world : 1)}};
 }
 
 std::string describe(std::string const& name, protrain::trace::trace const& facts) {

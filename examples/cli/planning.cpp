@@ -10,13 +10,15 @@
 #include "protrain/io/plan.hpp"
 #include "protrain/plan/effects.hpp"
 #include "protrain/plan/explain.hpp"
+#include "protrain/plan/memory_over_time.hpp"
 #include "protrain/plan/search.hpp"
-#include "protrain/report/format.hpp"
+#include "protrain/report/answers.hpp"
 #include "protrain/report/knob_table.hpp"
 #include "protrain/report/memory_dump.hpp"
 #include "protrain/report/perfetto.hpp"
 #include "protrain/report/shortage_dump.hpp"
 
+#include <cstddef>
 #include <filesystem>
 #include <system_error>
 #include <vector>
@@ -51,15 +53,22 @@ void check_allowed(protrain::result<plan::plan, plan::infeasible> const& found) 
   }
 }
 
-/// What more device memory would buy, under the policies that made the plan.
-plan::sensitivity sensitivity(planning const& p, plan::plan const& found) {
-  return found.at.depth > 0 ? plan::explain(found, p.machine, p.budget, with_levels).gpu
-                            : plan::explain(found, p.machine, p.budget).gpu;
+plan::explanation explanation(planning const& p,
+                              plan::request const& wanted,
+                              plan::plan const& found) {
+  return found.at.depth > 0 ? plan::explain(found, p.machine, p.budget, with_levels, wanted)
+                            : plan::explain(found, p.machine, p.budget, plan::policies<>{}, wanted);
 }
 
 std::vector<plan::knob_effect> effects(planning const& p, plan::plan const& found) {
   return found.at.depth > 0 ? plan::effects(found, p.machine, with_levels)
                             : plan::effects(found, p.machine);
+}
+
+plan::memory_over_time filled(planning const& p, plan::plan const& found, std::size_t parts) {
+  auto const step = found.at.depth > 0 ? plan::timed_step(found, p.machine, with_levels)
+                                       : plan::timed_step(found, p.machine);
+  return plan::memory_by_time(step.value(), parts);
 }
 
 }  // namespace
@@ -130,11 +139,17 @@ plan::micro_batch_answer find_micro_batch(
 comparison compare(planning const& p) { return plan::compare(p.facts, p.machine, p.budget); }
 
 std::string plan_json(planning const& p,
+                      plan::request const& wanted,
                       protrain::result<plan::plan, plan::infeasible> const& found,
                       comparison const& beside,
                       std::vector<plan::micro_batch_seen> const& sizes) {
+  constexpr std::size_t parts = 32;
   io::plan_subject const about = subject(p);
-  io::json object = found ? io::to_json(about, *found, sensitivity(p, *found), effects(p, *found))
+  io::json object = found ? io::to_json(about,
+                                        *found,
+                                        explanation(p, wanted, *found),
+                                        effects(p, *found),
+                                        filled(p, *found, parts))
                           : io::to_json(about, found.failure());
   if (!beside.empty()) {
     object["comparison"] = io::to_json(beside);
@@ -151,11 +166,15 @@ std::string timeline_json(planning const& p, plan::plan const& found) {
   return made.value();
 }
 
-std::string sensitivity_line(planning const& p, plan::plan const& found) {
-  plan::sensitivity const s = sensitivity(p, found);
-  return protrain::report::human_bytes(s.more.value) + " more of device memory " +
-         (s.saved.value == 0 ? std::string("saves nothing")
-                             : "saves " + protrain::report::human_time(s.saved) + " a step");
+std::string sensitivity_lines(planning const& p,
+                              plan::request const& wanted,
+                              plan::plan const& found) {
+  return protrain::report::sensitivity_lines(found, explanation(p, wanted, found));
+}
+
+std::string filled_lines(planning const& p, plan::plan const& found) {
+  constexpr std::size_t parts = 12;
+  return protrain::report::filled_lines(filled(p, found, parts));
 }
 
 std::string knob_lines(planning const& p, plan::plan const& found) {

@@ -51,9 +51,11 @@ protrain::plan::micro_batch_answer find_micro_batch(
 using comparison = std::vector<protrain::plan::contender>;
 comparison compare(planning const& p);
 
-/// The object of `plan --json`, with the comparison and the sizes that were looked at if there are any.
+/// The object of `plan --json` for what `wanted` made, with the comparison and the sizes that were
+/// looked at if there are any.
 std::string plan_json(
     planning const& p,
+    protrain::plan::request const& wanted,
     protrain::result<protrain::plan::plan, protrain::plan::infeasible> const& found,
     comparison const& beside,
     std::vector<protrain::plan::micro_batch_seen> const& sizes);
@@ -66,8 +68,13 @@ std::string holders(
     planning const& p,
     protrain::result<protrain::plan::plan, protrain::plan::infeasible> const& found);
 
-/// What more device memory would buy, as one line.
-std::string sensitivity_line(planning const& p, protrain::plan::plan const& found);
+/// What more memory, more bandwidth and another rank would buy what `wanted` made, a line each.
+std::string sensitivity_lines(planning const& p,
+                              protrain::plan::request const& wanted,
+                              protrain::plan::plan const& found);
+
+/// How far memory is filled over a step.
+std::string filled_lines(planning const& p, protrain::plan::plan const& found);
 
 /// What each knob does to the time and the peaks, a line each.
 std::string knob_lines(planning const& p, protrain::plan::plan const& found);

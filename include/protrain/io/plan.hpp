@@ -9,9 +9,11 @@
 #include "protrain/plan/effects.hpp"
 #include "protrain/plan/explain.hpp"
 #include "protrain/plan/infeasible.hpp"
+#include "protrain/plan/memory_over_time.hpp"
 #include "protrain/plan/micro_batch.hpp"
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/plan.hpp"
+#include "protrain/plan/sensitivity.hpp"
 #include "protrain/sim/simulate.hpp"
 #include "protrain/trace/trace.hpp"
 #include "protrain/update/timing.hpp"
@@ -58,15 +60,23 @@ inline json plan_head(plan_subject const& s) {
           {"fingerprint", hex16(trace::fingerprint(s.facts))}};
 }
 
-/// All categories that occur at the peak; they sum to it.
-inline json categories_at_peak(schedule::memory_report const& m) {
+/// Those categories that aren't 0.
+inline json by_category(std::array<std::uint64_t, category_count> const& bytes) {
   json out = json::object();
   for (std::size_t c = 0; c < category_count; ++c) {
-    if (m.at_peak[c] != 0) {
-      out[std::string(name_of(static_cast<category>(c)))] = m.at_peak[c];
+    if (bytes[c] != 0) {
+      out[std::string(name_of(static_cast<category>(c)))] = bytes[c];
     }
   }
   return out;
+}
+
+/// All categories at the peak, where they sum to it, and each at its own.
+inline json memory(plan::prediction const& of) {
+  return {{"gpu", by_category(of.device.at_peak)},
+          {"host", by_category(of.host.at_peak)},
+          {"gpu_maximum", by_category(of.device.maximum)},
+          {"host_maximum", by_category(of.host.maximum)}};
 }
 
 /// Blocks at each save level that the bundle's assignment policy places.
@@ -99,8 +109,8 @@ inline json decisions(plan::plan const& p) {
           {"slots", {{"gradient", p.at.gradient_slots}, {"streaming", p.at.streaming_slots}}}};
 }
 
-inline double tokens_per_second(trace::trace const& t, picoseconds iteration) {
-  return static_cast<double>(model::tokens_per_step(t.job)) / std::max(iteration.seconds(), 1e-12);
+inline double tokens_per_second(std::uint64_t tokens, picoseconds iteration) {
+  return static_cast<double>(tokens) / std::max(iteration.seconds(), 1e-12);
 }
 
 inline json predicted(plan::plan const& p) {
@@ -109,12 +119,18 @@ inline json predicted(plan::plan const& p) {
   for (std::size_t q = 0; q < queue_count; ++q) {
     exposed[std::string(name_of(static_cast<queue_id>(q)))] = of.exposed[q].seconds();
   }
-  json out{{"seconds_per_iteration", of.iteration.seconds()},
-           {"tokens_per_second", tokens_per_second(p.trace, of.iteration)}};
+  json out{
+      {"seconds_per_iteration", of.iteration.seconds()},
+      {"tokens_per_second", tokens_per_second(model::tokens_per_step(p.trace.job), of.iteration)}};
+  json bound_by = json::object();
   for (std::size_t i = 0; i < sim::phase_count; ++i) {
-    out[std::string(sim::name_of(static_cast<sim::phase>(i))) + "_seconds"] =
-        of.phases[i].seconds();
+    std::string const phase(sim::name_of(static_cast<sim::phase>(i)));
+    out[phase + "_seconds"] = of.phases[i].seconds();
+    if (of.phases[i].value > 0) {
+      bound_by[phase] = name_of(of.phase_bound_by[i]);
+    }
   }
+  out["phases_bound_by"] = std::move(bound_by);
   out["exposed_seconds"] = std::move(exposed);
   out["gpu_peak_bytes"] = of.device.peak;
   out["host_bytes"] = of.host.peak;
@@ -145,25 +161,59 @@ inline json knobs(std::vector<plan::knob_effect> const& effects) {
   return out;
 }
 
+inline json sensitivity(plan::sensitivity const& s) {
+  return {{"string", plan::print(s.at).view()},
+          {"seconds_per_iteration", s.iteration.seconds()},
+          {"seconds_saved", s.saved.seconds()}};
+}
+
+inline json sensitivity(plan::another_rank const& r) {
+  if (r.world == 0) {
+    return nullptr;
+  }
+  json out{{"world", r.world}, {"feasible", r.fits}};
+  if (r.fits) {
+    out["string"] = plan::print(r.at).view();
+    out["seconds_per_iteration"] = r.iteration.seconds();
+    out["tokens_per_second"] = tokens_per_second(r.tokens, r.iteration);
+  } else {
+    out["reason"] = r.lacks.explanation().view();
+    out["gpu_short_bytes"] = r.lacks.short_device;
+    out["host_short_bytes"] = r.lacks.short_host;
+  }
+  return out;
+}
+
+/// The memory's own members lie on top.
+inline json sensitivities(plan::explanation const& e) {
+  json out = sensitivity(e.gpu);
+  out["more_gpu_bytes"] = e.gpu.more.value;
+  out["bandwidth"] = sensitivity(e.bandwidth);
+  out["bandwidth"]["percent"] = plan::more_bandwidth_percent;
+  out["rank"] = sensitivity(e.rank);
+  return out;
+}
+
 }  // namespace detail
 
-/// A plan that was found, what more memory would buy, and what its knobs do.
+/// A plan that was found, what more of something would buy, what its knobs do, and how it fills memory
+/// over time.
 inline json to_json(plan_subject const& s,
                     plan::plan const& p,
-                    plan::sensitivity const& more,
-                    std::vector<plan::knob_effect> const& effects = {}) {
+                    plan::explanation const& more,
+                    std::vector<plan::knob_effect> const& effects = {},
+                    plan::memory_over_time const& filled = {}) {
   json out = detail::plan_head(s);
   out["feasible"] = true;
   out["plan"] = detail::decisions(p);
   out["predicted"] = detail::predicted(p);
-  out["memory"] = {{"gpu", detail::categories_at_peak(p.predicted.device)},
-                   {"host", detail::categories_at_peak(p.predicted.host)}};
+  out["memory"] = detail::memory(p.predicted);
+  out["memory_over_time"] = {{"seconds", filled.length.seconds()},
+                             {"gpu_bytes", filled.device},
+                             {"host_bytes", filled.host}};
   out["bound_by"] = name_of(p.predicted.bound_by);
   out["alternatives"] = detail::alternatives(p);
-  out["sensitivity"] = {{"more_gpu_bytes", more.more.value},
-                        {"string", plan::print(more.at).view()},
-                        {"seconds_per_iteration", more.iteration.seconds()},
-                        {"seconds_saved", more.saved.seconds()}};
+  out["sensitivity"] = detail::sensitivities(more);
   out["knobs"] = detail::knobs(effects);
   json changed = json::array();
   for (text const& line : p.changed) {

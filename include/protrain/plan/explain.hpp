@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-// Why this plan: what bounds its phases, what else was possible, and what more memory would buy.
+// Why this plan: what bounds its phases, what else was possible, and what a little more would buy.
 
 #include "protrain/core/text.hpp"
 #include "protrain/core/units.hpp"
@@ -10,10 +10,9 @@
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/plan.hpp"
 #include "protrain/plan/policies.hpp"
-#include "protrain/plan/search.hpp"
+#include "protrain/plan/sensitivity.hpp"
 #include "protrain/sim/simulate.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -21,17 +20,10 @@
 
 namespace protrain::inline v0::plan {
 
-/// What one step more of GPU memory buys.
-struct sensitivity {
-  bytes more{};             ///< 1 GiB, or a quarter of a budget below 4 GiB
-  numbers at{};             ///< the plan for it
-  picoseconds iteration{};  ///< its predicted time
-  picoseconds saved{};      ///< against the plan at hand
-  bool operator==(sensitivity const&) const = default;
-};
-
 struct explanation {
-  sensitivity gpu{};
+  sensitivity gpu{};        ///< memory
+  sensitivity bandwidth{};  ///< between host and device
+  another_rank rank{};
   text why{};  ///< lines for people
   bool operator==(explanation const&) const = default;
 };
@@ -96,23 +88,48 @@ constexpr text reasons(plan const& p) {
   return out;
 }
 
-constexpr void add_sensitivity(explanation& out) {
+constexpr void add_saving(text& out, sensitivity const& s) {
+  if (s.saved.value == 0) {
+    out += "saves nothing";
+    return;
+  }
+  out += "saves ";
+  append_time(out, s.saved);
+  out += " a step";
+}
+
+constexpr void add_rank(text& out, another_rank const& r) {
+  if (r.world == 0) {
+    out += "the machine has no device for another rank";
+    return;
+  }
+  out += "on a rank more ";
+  if (r.fits) {
+    out += r.tokens;
+    out += " tokens take ";
+    append_time(out, r.iteration);
+  } else {
+    out += r.lacks.explanation().view();
+  }
+}
+
+constexpr void add_sensitivities(explanation& out) {
   out.why += "\n";
   append_size(out.why, out.gpu.more.value);
   out.why += " more of GPU memory ";
-  if (out.gpu.saved.value == 0) {
-    out.why += "saves nothing";
-    return;
-  }
-  out.why += "saves ";
-  append_time(out.why, out.gpu.saved);
-  out.why += " a step";
+  add_saving(out.why, out.gpu);
+  out.why += "\n";
+  out.why += more_bandwidth_percent;
+  out.why += " % more bandwidth to and from the host ";
+  add_saving(out.why, out.bandwidth);
+  out.why += "\n";
+  add_rank(out.why, out.rank);
 }
 
 }  // namespace detail
 
-/// Explains `p`, which `rules` made for `m`, `b` and `wanted`. Searches once more, with more GPU
-/// memory.
+/// Explains `p`, which `rules` made for `m`, `b` and `wanted`. Searches three times more: with more
+/// GPU memory, with more bandwidth, and on one rank more where the machine has it.
 template <class Policies = policies<>>
 constexpr explanation explain(plan const& p,
                               hw::machine const& m,
@@ -120,20 +137,11 @@ constexpr explanation explain(plan const& p,
                               Policies const& rules = {},
                               request const& wanted = {},
                               limits const& most = {}) {
-  constexpr std::uint64_t gib = 1ULL << 30U;
-  explanation out{.gpu = {.more = {std::min(gib, b.gpu.value / 4)}}};
-  budget larger = b;
-  larger.gpu += out.gpu.more;
-  auto const next = make(p.trace, m, larger, rules, wanted, most);
-  out.gpu.iteration = p.predicted.iteration;
-  out.gpu.at = p.at;
-  if (next && next->predicted.iteration < p.predicted.iteration) {
-    out.gpu.iteration = next->predicted.iteration;
-    out.gpu.at = next->at;
-    out.gpu.saved = p.predicted.iteration - next->predicted.iteration;
-  }
-  out.why = detail::reasons(p);
-  detail::add_sensitivity(out);
+  explanation out{.gpu = more_memory(p, m, b, rules, wanted, most),
+                  .bandwidth = more_bandwidth(p, m, b, rules, wanted, most),
+                  .rank = one_rank_more(p, m, b, rules, wanted, most),
+                  .why = detail::reasons(p)};
+  detail::add_sensitivities(out);
   return out;
 }
 

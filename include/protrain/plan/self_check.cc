@@ -22,11 +22,13 @@
 #include <protrain/plan/explain.hpp>
 #include <protrain/plan/infeasible.hpp>
 #include <protrain/plan/limits.hpp>
+#include <protrain/plan/memory_over_time.hpp>
 #include <protrain/plan/micro_batch.hpp>
 #include <protrain/plan/parse.hpp>
 #include <protrain/plan/plan.hpp>
 #include <protrain/plan/policies.hpp>
 #include <protrain/plan/search.hpp>
+#include <protrain/plan/sensitivity.hpp>
 #include <protrain/plan/size.hpp>
 #include <protrain/plan/space.hpp>
 #include <protrain/plan/budget.hpp>
@@ -50,10 +52,12 @@
 #include <protrain/plan/explain.hpp>
 #include <protrain/plan/infeasible.hpp>
 #include <protrain/plan/limits.hpp>
+#include <protrain/plan/memory_over_time.hpp>
 #include <protrain/plan/micro_batch.hpp>
 #include <protrain/plan/parse.hpp>
 #include <protrain/plan/plan.hpp>
 #include <protrain/plan/policies.hpp>
 #include <protrain/plan/search.hpp>
+#include <protrain/plan/sensitivity.hpp>
 #include <protrain/plan/size.hpp>
 #include <protrain/plan/space.hpp>

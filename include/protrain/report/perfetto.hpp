@@ -3,18 +3,16 @@
 // The simulated timeline of a step in the JSON trace format that ui.perfetto.dev opens: a track for
 // each queue, and who holds the memory over time. With JSON, hence not in the umbrella.
 
-#include "protrain/core/config.hpp"
 #include "protrain/core/queue.hpp"
 #include "protrain/core/result.hpp"
 #include "protrain/core/units.hpp"
 #include "protrain/hw/machine.hpp"
 #include "protrain/io/json.hpp"
+#include "protrain/plan/memory_over_time.hpp"
 #include "protrain/plan/plan.hpp"
 #include "protrain/plan/policies.hpp"
-#include "protrain/schedule/compile.hpp"
 #include "protrain/schedule/print.hpp"
 #include "protrain/schedule/program.hpp"
-#include "protrain/sim/durations.hpp"
 #include "protrain/sim/simulate.hpp"
 #include "protrain/trace/trace.hpp"
 
@@ -60,22 +58,6 @@ inline io::json slice(schedule::program const& p,
           {"args", std::move(args)}};
 }
 
-/// When each allocation is in use: from the start of the first instruction that touches it to the end
-/// of the last. Where nothing does: empty.
-inline std::vector<sim::interval> in_use(schedule::program const& p, sim::timeline const& t) {
-  std::vector<sim::interval> out(p.allocations.size());
-  std::vector<bool> seen(p.allocations.size(), false);
-  for (std::size_t i = 0; i < p.instructions.size(); ++i) {
-    for (schedule::operand const& o : p.operands_of(p.instructions[i])) {
-      sim::interval& use = out[o.allocation.index()];
-      use.start = seen[o.allocation.index()] ? std::min(use.start, t.at[i].start) : t.at[i].start;
-      seen[o.allocation.index()] = true;
-      use.end = std::max(use.end, t.at[i].end);
-    }
-  }
-  return out;
-}
-
 /// Bytes by category over time. Ranges that lie over each other are never in use together, so that
 /// the sum stays below the peak; what is carried is there all the time.
 inline void add_memory(io::json& events,
@@ -84,7 +66,7 @@ inline void add_memory(io::json& events,
                        picoseconds begin,
                        space where) {
   std::map<picoseconds, std::array<std::int64_t, category_count>> changes;
-  std::vector<sim::interval> const uses = in_use(p, t);
+  std::vector<plan::usage_time> const uses = plan::usage_of(p, t);
   for (std::size_t k = 0; k < p.allocations.size(); ++k) {
     schedule::allocation const& a = p.allocations[k];
     if (a.where != where) {
@@ -94,9 +76,9 @@ inline void add_memory(io::json& events,
     auto const what = static_cast<std::size_t>(a.what);
     if (a.carried) {
       changes[picoseconds{}][what] += bytes;
-    } else if (uses[k].start < uses[k].end) {
-      changes[uses[k].start][what] += bytes;
-      changes[uses[k].end][what] -= bytes;
+    } else if (uses[k].when.start < uses[k].when.end) {
+      changes[uses[k].when.start][what] += bytes;
+      changes[uses[k].when.end][what] -= bytes;
     }
   }
   changes.try_emplace(picoseconds{});  // what the program before held ends here
@@ -119,28 +101,24 @@ inline void add_memory(io::json& events,
 
 }  // namespace detail
 
-/// One step: `programs` in the order in which they run, each on its own clock. A program that repeats
-/// is shown once.
-inline std::string perfetto(std::span<schedule::program const> programs,
-                            std::span<sim::timeline const> times,
-                            trace::trace const& facts) {
-  PROTRAIN_EXPECT(programs.size() == times.size(), "one timeline per program");
+/// One step: programs in the order in which they run. One that repeats is shown once.
+inline std::string perfetto(std::span<plan::timed_program const> step, trace::trace const& facts) {
   io::json events = io::json::array();
   events.push_back(detail::track_name("process_name", 0, "one rank, simulated"));
   for (std::size_t q = 0; q < queue_count; ++q) {
     events.push_back(detail::track_name("thread_name", q + 1, name_of(static_cast<queue_id>(q))));
   }
   picoseconds begin{};
-  for (std::size_t k = 0; k < programs.size(); ++k) {
-    for (std::size_t i = 0; i < programs[k].instructions.size(); ++i) {
-      if (sim::interval const when = times[k].at[i]; when.start < when.end) {
-        events.push_back(detail::slice(programs[k], i, when, begin, facts));
+  for (auto const& [program, times] : step) {
+    for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+      if (sim::interval const when = times.at[i]; when.start < when.end) {
+        events.push_back(detail::slice(program, i, when, begin, facts));
       }
     }
     for (space const where : {space::device, space::host}) {
-      detail::add_memory(events, programs[k], times[k], begin, where);
+      detail::add_memory(events, program, times, begin, where);
     }
-    begin += times[k].finish;
+    begin += times.finish;
   }
   io::json const all{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}};
   return all.dump(-1, ' ', false, io::json::error_handler_t::replace) + "\n";
@@ -151,16 +129,11 @@ template <class Policies = plan::policies<>>
 result<std::string> perfetto(plan::plan const& found,
                              hw::machine const& machine,
                              Policies const& rules = {}) {
-  auto const programs = schedule::compile_step(
-      found.trace, found.layout, found.knobs, rules.eviction, found.at.defer > 0);
-  if (!programs) {
-    return programs.failure();
+  auto const step = plan::timed_step(found, machine, rules);
+  if (!step) {
+    return step.failure();
   }
-  std::vector<sim::timeline> times;
-  for (schedule::program const& p : *programs) {
-    times.push_back(sim::simulate(p, sim::durations_of(p, found.trace, machine, rules.bandwidth)));
-  }
-  return perfetto(*programs, times, found.trace);
+  return perfetto(*step, found.trace);
 }
 
 }  // namespace protrain::inline v0::report

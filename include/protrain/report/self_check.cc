@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Written by tools/self_checks: every header of this folder, twice.
 // clang-format off
+#include <protrain/report/answers.hpp>
 #include <protrain/report/comparison_table.hpp>
 #include <protrain/report/format.hpp>
 #include <protrain/report/knob_table.hpp>
@@ -12,6 +13,7 @@
 #include <protrain/report/progress.hpp>
 #include <protrain/report/shortage_dump.hpp>
 #include <protrain/report/stall_dump.hpp>
+#include <protrain/report/answers.hpp>
 #include <protrain/report/comparison_table.hpp>
 #include <protrain/report/format.hpp>
 #include <protrain/report/knob_table.hpp>

@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -95,7 +96,10 @@ TEST_CASE("text: the plan, why, and memory") {
                                  "bound by    ",
                                  "why         ",
                                  "instead     ",
-                                 "sensitivity ",
+                                 "sensitivity 1.00 GiB more of device memory saves ",
+                                 "sensitivity 10 % more bandwidth to and from the host saves ",
+                                 "sensitivity a rank more has no device",
+                                 "filled at most in each of 12 equal parts",
                                  "knob        persist=",
                                  "device bytes",
                                  "host bytes",
@@ -135,6 +139,42 @@ TEST_CASE("JSON: one object with what is promised; its string plans the same aga
   json const bf16 = json::parse(plan("--json").out);
   CHECK(bf16["job"]["dtype"] == "bf16");
   CHECK(bf16["job"]["state"] == "split_master");
+}
+
+TEST_CASE("JSON: what more would buy, and memory by time up to the peak") {
+  json const o = json::parse(plan("--json --machine rtx3090x4 --world 3 --micro-batch 8").out);
+  json const& more = o["sensitivity"];
+  CHECK(more["bandwidth"]["percent"] == 10);
+  CHECK(more["bandwidth"]["seconds_per_iteration"] <= o["predicted"]["seconds_per_iteration"]);
+  CHECK(more["rank"]["world"] == 4);
+  json const four = json::parse(plan("--json --machine rtx3090x4 --world 4 --micro-batch 8").out);
+  CHECK(more["rank"]["string"] == four["plan"]["string"]);
+  CHECK(more["rank"]["seconds_per_iteration"] == four["predicted"]["seconds_per_iteration"]);
+  CHECK(more["rank"]["tokens_per_second"] == four["predicted"]["tokens_per_second"]);
+  CHECK(four["sensitivity"]["rank"].is_null());
+  for (auto const& [series, peak] :
+       {std::pair("gpu_bytes", "gpu_peak_bytes"), std::pair("host_bytes", "host_bytes")}) {
+    std::vector<std::uint64_t> const parts = o["memory_over_time"][series];
+    CHECK(parts.size() == 32);
+    CHECK(*std::max_element(parts.begin(), parts.end()) == o["predicted"][peak]);
+  }
+  // A plan that is asked for is what more of something is compared with.
+  json const fixed = json::parse(plan("--json --machine rtx3090x1 --plan keep_all").out);
+  CHECK(fixed["sensitivity"]["string"] == fixed["plan"]["string"]);
+  CHECK(fixed["sensitivity"]["seconds_saved"] == 0);
+}
+
+TEST_CASE("ranks of a host share its memory once") {
+  auto const short_of = [](std::string const& words) {
+    return json::parse(plan("--json --plan offload_all " + words).out);
+  };
+  std::uint64_t const needs = short_of("--machine rtx3090x4 --world 4")["predicted"]["host_bytes"];
+  CHECK(short_of("--machine rtx3090x4 --world 4 --host-memory " +
+                 std::to_string(4 * needs))["feasible"] == true);
+  json const none =
+      short_of("--machine rtx3090x4 --world 4 --host-memory " + std::to_string(4 * needs - 4));
+  CHECK(none["short"]["where"] == "host");
+  CHECK(none["short"]["bytes"] <= 4);
 }
 
 TEST_CASE("LLaMA: the built-in one, and a file; a plan of one type is refused for another") {

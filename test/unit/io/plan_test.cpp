@@ -5,12 +5,17 @@
 
 #include "protrain/hw/presets.hpp"
 #include "protrain/io/run_facts.hpp"
+#include "protrain/plan/explain.hpp"
+#include "protrain/plan/memory_over_time.hpp"
 #include "protrain/plan/search.hpp"
 #include "test/unit/io/support.hpp"
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace plan_test {
@@ -127,6 +132,41 @@ TEST_CASE("the members of a feasible answer, and sums that are exact") {
   CHECK(a["bound_by"].is_string());
   CHECK(a["alternatives"].is_array());
   CHECK(a["sensitivity"].is_object());
+}
+
+TEST_CASE(
+    "what bounds each phase, each category's maximum, memory by time, and what more would buy") {
+  plan::plan const p = found();
+  plan::explanation e{.gpu = {.more = 5_MiB, .iteration = 3_ms, .saved = 1_ms},
+                      .bandwidth = {.iteration = 2_ms, .saved = 2_ms},
+                      .rank = {.world = 3, .tokens = 30, .fits = true, .iteration = 15_ms}};
+  plan::memory_over_time const filled{.length = 4_ms, .device = {1, 2}, .host = {3, 4}};
+  json const a = io::to_json(subject(p.trace), p, e, {}, filled);
+  CHECK(a["predicted"]["phases_bound_by"]["forward"] == name_of(p.predicted.phase_bound_by[0]));
+  CHECK(a["predicted"]["phases_bound_by"].size() == 3);
+  for (auto const& [name, report] : {std::pair("gpu_maximum", &p.predicted.device),
+                                     std::pair("host_maximum", &p.predicted.host)}) {
+    for (std::size_t c = 0; c < category_count; ++c) {
+      std::string const what(name_of(static_cast<category>(c)));
+      CHECK(a["memory"][name].value(what, std::uint64_t{0}) == report->maximum[c]);
+    }
+  }
+  CHECK(a["memory_over_time"]["seconds"] == 0.004);
+  CHECK(a["memory_over_time"]["gpu_bytes"] == json{1, 2});
+  CHECK(a["memory_over_time"]["host_bytes"] == json{3, 4});
+  CHECK(a["sensitivity"]["more_gpu_bytes"] == 5 << 20);
+  CHECK(a["sensitivity"]["seconds_saved"] == 0.001);
+  CHECK(a["sensitivity"]["bandwidth"]["percent"] == 10);
+  CHECK(a["sensitivity"]["bandwidth"]["seconds_saved"] == 0.002);
+  CHECK(a["sensitivity"]["rank"]["world"] == 3);
+  CHECK(a["sensitivity"]["rank"]["tokens_per_second"].get<double>() == doctest::Approx(2000));
+  e.rank = {.world = 3, .lacks = {.code = errc::no_host_memory, .short_host = 9}};
+  json const lacks = io::to_json(subject(p.trace), p, e)["sensitivity"]["rank"];
+  CHECK(lacks["feasible"] == false);
+  CHECK(lacks["host_short_bytes"] == 9);
+  CHECK(lacks["gpu_short_bytes"] == 0);
+  e.rank = {};
+  CHECK(io::to_json(subject(p.trace), p, e)["sensitivity"]["rank"].is_null());
 }
 
 TEST_CASE("counts of save levels, where the bundle places them") {

@@ -5,10 +5,15 @@
 #include "protrain/chunk/sizing.hpp"
 #include "protrain/core/math.hpp"
 #include "protrain/core/queue.hpp"
+#include "protrain/core/units.hpp"
+#include "protrain/hw/machine.hpp"
 #include "protrain/hw/presets.hpp"
 #include "protrain/link/bandwidth.hpp"
 #include "protrain/model/job.hpp"
 #include "protrain/model/llama.hpp"
+#include "protrain/plan/budget.hpp"
+#include "protrain/plan/parse.hpp"
+#include "protrain/plan/search.hpp"
 #include "protrain/schedule/compile.hpp"
 #include "protrain/schedule/knobs.hpp"
 #include "protrain/schedule/memory.hpp"
@@ -272,6 +277,83 @@ TEST_CASE("embedding against one block: it inflates no chunk, whatever their rat
       CHECK(l.chunks[0].oversize == (embedding > capacity));
       CHECK(chunk::waste(l) * 2 < m.shape.layers * layer);
     }
+  }
+}
+
+TEST_CASE("bandwidth measured alone, used together: a plan for several ranks takes the second") {
+  trace::trace t = job_of({{{1U << 20U}}, {{1U << 20U}}, {{1U << 20U}}, {{1U << 20U}}});
+  for (trace::block_shape& s : t.shapes) {
+    s.forward = picoseconds{50'000'000};
+    s.backward = picoseconds{100'000'000};
+  }
+  for (std::uint64_t const by : {2U, 4U, 7U}) {
+    CAPTURE(by);
+    hw::machine alone = hw::rtx3090x4();
+    alone.concurrent.all_ranks = {};
+    hw::machine together = alone;
+    together.concurrent.all_ranks = {{alone.host_to_device.per_second / by},
+                                     {alone.device_to_host.per_second / by}};
+    hw::machine slower = alone;
+    slower.host_to_device = together.concurrent.all_ranks.host_to_device;
+    slower.device_to_host = together.concurrent.all_ranks.device_to_host;
+    plan::budget const b{.gpu = {1U << 26U}, .host = {std::uint64_t{1} << 34U}};
+    auto const seconds = [&](hw::machine const& m, std::uint64_t world) {
+      t.job.world = world;
+      auto const p = plan::make(t, m, b, plan::policies<>{}, plan::offload_all());
+      REQUIRE(p.has_value());
+      return p->predicted.iteration;
+    };
+    CHECK(seconds(together, 1) == seconds(alone, 1));
+    CHECK(seconds(together, 4) == seconds(slower, 4));
+    CHECK(seconds(together, 4) > seconds(alone, 4));
+  }
+}
+
+TEST_CASE("cap not respected: what is taken outside and left in reserve comes off every budget") {
+  trace::trace t = job_of({{{1U << 16U}}, {{1U << 16U}}, {{1U << 16U}}, {{1U << 16U}}});
+  t.shapes.front().forward = picoseconds{1'000'000};
+  t.shapes.front().backward = picoseconds{2'000'000};
+  hw::machine const m = hw::rtx3090x4();
+  std::uint64_t planned = 0;
+  for (std::uint64_t cap = 0; cap < (1U << 22U); cap += (1U << 16U) + 77) {
+    for (std::uint64_t const outside : {0U, 300'000U}) {
+      for (std::uint64_t const reserve : {0U, 500'001U}) {
+        CAPTURE(cap);
+        CAPTURE(outside);
+        t.outside = bytes{outside};
+        auto const p = plan::search(
+            t, m, {.gpu = {cap}, .host = {std::uint64_t{1} << 34U}, .reserve = {reserve}});
+        if (p) {
+          ++planned;
+          CHECK(p->predicted.device.peak + outside + reserve <= cap);
+        } else {
+          CHECK(p.failure().needs_device > cap);
+        }
+      }
+    }
+  }
+  CHECK(planned > 0);
+}
+
+TEST_CASE(
+    "automatic placement loses to a fixed one: never, at caps around what each of them needs") {
+  trace::trace t = job_of({{{1U << 18U}}, {{1U << 18U}}, {{1U << 18U}}, {{1U << 18U}}}, 1.0F);
+  t.shapes.front() = {.name = "block",
+                      .forward = picoseconds{40'000'000},
+                      .backward = picoseconds{80'000'000},
+                      .saved = {1U << 20U}};
+  hw::machine const m = hw::rtx3090x4();
+  for (plan::fixed_policy const& each : plan::fixed_policies()) {
+    std::uint64_t const plenty = std::uint64_t{1} << 40U;
+    auto const alone =
+        plan::make(t, m, {.gpu = {plenty}, .host = {plenty}}, plan::policies<>{}, each.what);
+    REQUIRE(alone.has_value());
+    plan::budget const exact{.gpu = {alone->predicted.device.peak},
+                             .host = {alone->predicted.host.peak}};
+    auto const ours = plan::search(t, m, exact);
+    REQUIRE(ours.has_value());
+    CHECK(ours->predicted.iteration <= alone->predicted.iteration);
+    CHECK(ours->predicted.device.peak <= exact.gpu.value);
   }
 }
 
