@@ -116,9 +116,7 @@ struct step_bound {
   constexpr picoseconds held(picoseconds computed, picoseconds brought) const {
     return buffers == 0 ? picoseconds{} : picoseconds{(computed + brought).value / buffers};
   }
-  constexpr picoseconds brought_again() const {
-    return again() + again(p.gathers, p.longest);
-  }
+  constexpr picoseconds brought_again() const { return again() + again(p.gathers, p.longest); }
   /// What runs first on its queue is in front of `copies`, if there are any.
   constexpr picoseconds behind_scalars(picoseconds copies) const {
     bool const scalars = p.device_scalars && !s.needs_norm && copies.value > 0;
@@ -159,10 +157,9 @@ struct step_bound {
       picoseconds const around = last ? p.device_last_around : p.device_around;
       picoseconds const after = last ? p.device_last_end : p.device_every_end;
       at.computed = at.forward + a.backward.front() + before + around + after;
-      at.backward =
-          at.forward + std::max({a.backward.front() + before,
-                                 fed_again() + s.backward_first,
-                                 held(p.held_backward, brought_again())});
+      at.backward = at.forward + std::max({a.backward.front() + before,
+                                           fed_again() + s.backward_first,
+                                           held(p.held_backward, brought_again())});
     }
     at.backward = std::max({at.backward, copies_up() + s.backward_first, gathered()});
     return at;
@@ -185,8 +182,7 @@ struct step_bound {
       return {};
     }
     picoseconds const first = at.forward + a.backward[p.first_reduced.index()] + p.reduces;
-    return std::max(
-        {p.reduces * s.micro_batches, first, at.backward + p.last_reduced});
+    return std::max({p.reduces * s.micro_batches, first, at.backward + p.last_reduced});
   }
   constexpr picoseconds copies_down() const {
     return (s.loss_read + a.swap_out + p.offloads) * s.micro_batches;
@@ -196,9 +192,8 @@ struct step_bound {
   constexpr picoseconds streamed(ends const& at) const {
     picoseconds out{};
     for (late_stream const& l : p.late_streams) {
-      out = l.closes.valid()
-                ? std::max(out, at.forward + a.backward[l.closes.index()] + l.copies)
-                : out;
+      out = l.closes.valid() ? std::max(out, at.forward + a.backward[l.closes.index()] + l.copies)
+                             : out;
     }
     return out;
   }

@@ -3,7 +3,10 @@
 // clang-format off
 #include <protrain/cost/assigned.hpp>
 #include <protrain/cost/benefit.hpp>
+#include <protrain/cost/detail/placed_chunks.hpp>
+#include <protrain/cost/detail/placed_spans.hpp>
 #include <protrain/cost/lower_bound.hpp>
+#include <protrain/cost/make_placed.hpp>
 #include <protrain/cost/paper_inputs.hpp>
 #include <protrain/cost/paper_job.hpp>
 #include <protrain/cost/paper_memory.hpp>
@@ -14,7 +17,10 @@
 #include <protrain/cost/step.hpp>
 #include <protrain/cost/assigned.hpp>
 #include <protrain/cost/benefit.hpp>
+#include <protrain/cost/detail/placed_chunks.hpp>
+#include <protrain/cost/detail/placed_spans.hpp>
 #include <protrain/cost/lower_bound.hpp>
+#include <protrain/cost/make_placed.hpp>
 #include <protrain/cost/paper_inputs.hpp>
 #include <protrain/cost/paper_job.hpp>
 #include <protrain/cost/paper_memory.hpp>

@@ -8,7 +8,7 @@
 #include "protrain/core/result.hpp"
 #include "protrain/cost/assigned.hpp"
 #include "protrain/cost/benefit.hpp"
-#include "protrain/cost/lower_bound.hpp"
+#include "protrain/cost/make_placed.hpp"
 #include "protrain/cost/placed.hpp"
 #include "protrain/cost/rates.hpp"
 #include "protrain/cost/step.hpp"
@@ -59,7 +59,7 @@ class space_of {
   chunk::layout layout{};
   cost::step step{};
   std::vector<chunk::benefit> benefits{};  ///< by chunk
-  numbers common{};  ///< interval, chunk, time, unroll: the same for all
+  numbers common{};                        ///< interval, chunk, time, unroll: the same for all
   std::vector<trace::pin> pins{};
   std::vector<std::uint8_t> depths{};  ///< by block: save levels
   std::uint32_t depth = 0;  ///< the most that a free block has, if the policy places them
@@ -123,6 +123,16 @@ class space_of {
     at(streaming_slot_axis, default_streaming_slots);
   }
 
+  /// Blocks that a swapped one comes back ahead of its own.
+  constexpr std::uint32_t ahead() const { return detail::swap_ahead(common.interval); }
+  /// What the placement policy makes of a number.
+  constexpr std::vector<std::uint8_t> chosen_persistent(std::uint32_t n) const {
+    std::vector<std::uint8_t> out =
+        chunk::persistent_of(rules.placement, layout, std::span(benefits), n);
+    PROTRAIN_EXPECT(out.size() == layout.chunks.size(), "placement law: one flag per chunk");
+    return out;
+  }
+
   constexpr std::uint32_t free_blocks() const { return activation::free_blocks(pins); }
 
   /// Free blocks that the assignment policy may leave to checkpointing beside `swap` swapped ones.
@@ -182,41 +192,12 @@ class space_of {
         assignments[known].levels == made.levels) {
       return known;
     }
-    assignments.push_back(cost::make_assigned(facts,
-                                              step,
-                                              rates,
-                                              std::move(made.strategies),
-                                              slots,
-                                              ahead(),
-                                              std::move(made.levels)));
+    assignments.push_back(cost::make_assigned(
+        facts, step, rates, std::move(made.strategies), slots, ahead(), std::move(made.levels)));
     counts.push_back(real);
     gradient_slots.push_back(slots);
     index_assignment();
     return assignments.size() - 1;
-  }
-
-  constexpr schedule::knobs knobs_of(std::size_t placement,
-                                     std::size_t assignment,
-                                     std::uint32_t buffers,
-                                     std::uint32_t streaming_slots) const {
-    schedule::knobs out{.persistent = placements[placement].persistent,
-                        .strategies = assignments[assignment].strategies,
-                        .levels = assignments[assignment].levels,
-                        .buffers = buffers,
-                        .swap_ahead = ahead(),
-                        .gradient_slots = gradient_slots[assignment],
-                        .time = common.time,
-                        .defer = placements[placement].defer,
-                        .unroll = common.unroll};
-    if (placed_as[placement].streamed > 0) {
-      out.streaming_slots = streaming_slots;
-    }
-    for (std::size_t c = 0; c < out.persistent.size(); ++c) {
-      bool const streamed = placements[placement].streamed[c] != 0;
-      update::site const away = streamed ? update::site::streamed : update::site::cpu;
-      out.sites.push_back(out.persistent[c] != 0 ? update::site::gpu : away);
-    }
-    return out;
   }
 
   /// What is known of a persistence before its other knobs are.
@@ -286,26 +267,6 @@ class space_of {
                          .streamed = streamed,
                          .defer = placements.back().defer});
     return placements.size() - 1;
-  }
-
-  constexpr numbers numbers_of(std::size_t placement,
-                               std::size_t assignment,
-                               std::uint32_t buffers,
-                               std::uint32_t streaming_slots) const {
-    numbers out = common;
-    out.persist = placed_as[placement].persist;
-    out.moving = placed_as[placement].moving;
-    out.streamed = placed_as[placement].streamed;
-    out.gradient_slots = gradient_slots[assignment];
-    out.streaming_slots = out.streamed > 0 ? streaming_slots : 0;
-    out.buffer = buffers;
-    out.defer = placements[placement].defer;
-    out.swap = counts[assignment].swap;
-    out.checkpoint = counts[assignment].checkpoint;
-    out.levels = counts[assignment].levels;
-    out.depth = depth;
-    list_persistent(out, placements[placement].persistent);
-    return out;
   }
 
  private:
@@ -382,12 +343,6 @@ class space_of {
     return {};
   }
 
-  constexpr std::vector<std::uint8_t> chosen_persistent(std::uint32_t n) const {
-    std::vector<std::uint8_t> out =
-        chunk::persistent_of(rules.placement, layout, std::span(benefits), n);
-    PROTRAIN_EXPECT(out.size() == layout.chunks.size(), "placement law: one flag per chunk");
-    return out;
-  }
   constexpr std::vector<std::uint8_t> streamed_flags(std::size_t base,
                                                      std::uint32_t streamed) const {
     return detail::streamed_flags(rules.site, step, persistences[base], streamed);
@@ -405,24 +360,22 @@ class space_of {
     return std::tuple(c.swap, c.checkpoint, c.levels, slots);
   }
   constexpr std::size_t place_of(activation::counts const& c, std::uint32_t slots) const {
-    auto const at = std::ranges::lower_bound(
-        sorted_, order_of(c, slots), {}, [this](std::size_t i) {
+    auto const at =
+        std::ranges::lower_bound(sorted_, order_of(c, slots), {}, [this](std::size_t i) {
           return order_of(counts[i], gradient_slots[i]);
         });
     return static_cast<std::size_t>(at - sorted_.begin());
   }
   constexpr std::size_t find_assignment(activation::counts const& c, std::uint32_t slots) const {
     std::size_t const at = place_of(c, slots);
-    bool const found = at < sorted_.size() && counts[sorted_[at]] == c &&
-                       gradient_slots[sorted_[at]] == slots;
+    bool const found =
+        at < sorted_.size() && counts[sorted_[at]] == c && gradient_slots[sorted_[at]] == slots;
     return found ? sorted_[at] : assignments.size();
   }
   constexpr void index_assignment() {
     std::size_t const at = place_of(counts.back(), gradient_slots.back());
     sorted_.insert(sorted_.begin() + static_cast<std::ptrdiff_t>(at), assignments.size() - 1);
   }
-
-  constexpr std::uint32_t ahead() const { return detail::swap_ahead(common.interval); }
 
   constexpr activation::counts counted(activation::assignment const& made) const {
     activation::counts out{.interval = common.interval};
@@ -436,20 +389,6 @@ class space_of {
       }
     }
     return out;
-  }
-
-  constexpr void list_persistent(numbers& out, std::vector<std::uint8_t> const& flags) const {
-    bool prefix = true;
-    for (std::uint32_t c = 0; c < flags.size(); ++c) {
-      prefix = prefix && (flags[c] != 0) == (c < out.persist);
-      if (flags[c] != 0) {
-        out.persist_set.push_back(c);
-      }
-    }
-    out.listed = !prefix || chosen_persistent(out.persist) != flags;
-    if (!out.listed) {
-      out.persist_set.clear();
-    }
   }
 
   std::vector<std::size_t> sorted_{};  ///< assignments

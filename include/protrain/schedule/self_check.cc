@@ -6,7 +6,9 @@
 #include <protrain/schedule/detail/carried.hpp>
 #include <protrain/schedule/detail/compiler.hpp>
 #include <protrain/schedule/detail/emitter.hpp>
+#include <protrain/schedule/detail/norm.hpp>
 #include <protrain/schedule/detail/residency.hpp>
+#include <protrain/schedule/detail/start.hpp>
 #include <protrain/schedule/detail/state_rules.hpp>
 #include <protrain/schedule/detail/states.hpp>
 #include <protrain/schedule/detail/streams.hpp>
@@ -35,7 +37,9 @@
 #include <protrain/schedule/detail/carried.hpp>
 #include <protrain/schedule/detail/compiler.hpp>
 #include <protrain/schedule/detail/emitter.hpp>
+#include <protrain/schedule/detail/norm.hpp>
 #include <protrain/schedule/detail/residency.hpp>
+#include <protrain/schedule/detail/start.hpp>
 #include <protrain/schedule/detail/state_rules.hpp>
 #include <protrain/schedule/detail/states.hpp>
 #include <protrain/schedule/detail/streams.hpp>

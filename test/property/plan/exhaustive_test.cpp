@@ -156,8 +156,7 @@ class every_plan {
   }
   outcome outcome_of(schedule::knobs const& k) const {
     outcome out{.found = true};
-    auto const programs =
-        schedule::compile_step(facts_, layout_, k, rules_.eviction, k.defer > 0);
+    auto const programs = schedule::compile_step(facts_, layout_, k, rules_.eviction, k.defer > 0);
     REQUIRE(programs.has_value());
     for (schedule::program const& p : *programs) {
       auto const durations = sim::durations_of(p, facts_, machine_, rules_.bandwidth);
@@ -233,7 +232,8 @@ TEST_CASE("the search equals a loop over every knob") {
       }
     }
   }
-  MESSAGE("up to ", blocks, " blocks; ", feasible, " budgets with a plan, ", infeasible, " without");
+  MESSAGE(
+      "up to ", blocks, " blocks; ", feasible, " budgets with a plan, ", infeasible, " without");
   CHECK(feasible > 0);
 }
 

@@ -10,6 +10,7 @@
 #include "protrain/core/queue.hpp"
 #include "protrain/core/units.hpp"
 #include "protrain/cost/assigned.hpp"
+#include "protrain/cost/make_placed.hpp"
 #include "protrain/cost/paper_inputs.hpp"
 #include "protrain/cost/paper_job.hpp"
 #include "protrain/cost/paper_plan.hpp"
@@ -157,12 +158,12 @@ parts facts_of(run const& x) {
             .unsited = place(cost::decided::persistence),
             .assigned = {}};
   out.assigned = cost::make_assigned(x.job.facts,
-                                      *step,
-                                      r,
-                                      x.job.knobs.strategies,
-                                      x.job.knobs.gradient_slots,
-                                      x.job.knobs.swap_ahead,
-                                      x.job.knobs.levels);
+                                     *step,
+                                     r,
+                                     x.job.knobs.strategies,
+                                     x.job.knobs.gradient_slots,
+                                     x.job.knobs.swap_ahead,
+                                     x.job.knobs.levels);
   out.step = *std::move(step);
   return out;
 }
@@ -215,12 +216,8 @@ TEST_CASE("live bytes are never above the compiled extents") {
     run const x = make_run(seed);
     parts const f = facts_of(x);
     for (cost::placed const* p : {&f.placed, &f.undeferred, &f.unsited}) {
-      cost::live_bytes const least = cost::least_memory(x.job.layout,
-                                                        f.step,
-                                                        *p,
-                                                        f.assigned,
-                                                        x.job.knobs.buffers,
-                                                        x.job.knobs.streaming_slots);
+      cost::live_bytes const least = cost::least_memory(
+          x.job.layout, f.step, *p, f.assigned, x.job.knobs.buffers, x.job.knobs.streaming_slots);
       REQUIRE(least.device <= extent(x.programs, space::device));
       REQUIRE(least.host <= extent(x.programs, space::host));
     }

@@ -9,7 +9,7 @@
 #include "protrain/core/units.hpp"
 #include "protrain/cost/assigned.hpp"
 #include "protrain/cost/lower_bound.hpp"
-#include "protrain/cost/placed.hpp"
+#include "protrain/cost/make_placed.hpp"
 #include "protrain/cost/rates.hpp"
 #include "protrain/cost/step.hpp"
 #include "protrain/hw/presets.hpp"
@@ -120,7 +120,7 @@ constexpr bool closed_form() {
   cost::placed const p = cost::make_placed(t, l, *step, k.persistent);
   cost::assigned const a = cost::make_assigned(t, *step, r, k.strategies, 2, 1, k.levels);
   return cost::lower_bound(*step, p, a, k.buffers) <= eight.finish &&
-         cost::least_memory(l, *step, p, a, k.buffers).device <= eight.device;
+         cost::least_memory(l, *step, p, a, k.buffers, 0).device <= eight.device;
 }
 static_assert(closed_form());
 

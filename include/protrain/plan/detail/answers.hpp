@@ -8,6 +8,7 @@
 #include "protrain/hw/machine.hpp"
 #include "protrain/plan/budget.hpp"
 #include "protrain/plan/detail/changes.hpp"
+#include "protrain/plan/detail/decisions.hpp"
 #include "protrain/plan/detail/evaluator.hpp"
 #include "protrain/plan/infeasible.hpp"
 #include "protrain/plan/plan.hpp"
@@ -94,7 +95,7 @@ class answers {
     out.reason =
         out.short_device > 0 ? "no plan fits the GPU budget" : "no plan fits the host budget";
     out.number = out.short_device > 0 ? out.short_device : out.short_host;
-    out.nearest = numbers_of(s.what);
+    out.nearest = numbers_of(space_, s.what);
     return out;
   }
 
@@ -108,9 +109,8 @@ class answers {
     }
     plan out{.trace = space_.facts,
              .layout = space_.layout,
-             .knobs = space_.knobs_of(
-                 s.what.placement, s.what.assignment, s.what.buffers, s.what.slots),
-             .at = numbers_of(s.what),
+             .knobs = knobs_of(space_, s.what),
+             .at = numbers_of(space_, s.what),
              .sizing = space_.wanted.chunk ? "given" : "policy",
              .predicted = *std::move(predicted),
              .runner_up = runner_ups(best),
@@ -122,13 +122,9 @@ class answers {
  private:
   static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
 
-  constexpr numbers numbers_of(candidate const& c) const {
-    return space_.numbers_of(c.placement, c.assignment, c.buffers, c.slots);
-  }
-
   constexpr alternative alternative_of(std::string_view name, scored const& s) const {
     return {.name = text(name),
-            .at = numbers_of(s.what),
+            .at = numbers_of(space_, s.what),
             .iteration = s.time,
             .device_peak = s.device,
             .host_peak = s.host};

@@ -86,8 +86,7 @@ class assignment_groups {
  private:
   constexpr void add(assignment_group& g, std::size_t a) {
     cost::assigned const& of = space_.assignments[a];
-    cost::assigned least{
-        .swap_out = of.swap_out, .swap_in = of.swap_in, .backward = of.backward};
+    cost::assigned least{.swap_out = of.swap_out, .swap_in = of.swap_in, .backward = of.backward};
     if (!g.least.empty()) {
       cost::cheapen(least, g.least.back());
     }

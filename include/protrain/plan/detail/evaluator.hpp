@@ -10,6 +10,7 @@
 #include "protrain/cost/lower_bound.hpp"
 #include "protrain/hw/machine.hpp"
 #include "protrain/plan/budget.hpp"
+#include "protrain/plan/detail/decisions.hpp"
 #include "protrain/plan/plan.hpp"
 #include "protrain/plan/space.hpp"
 #include "protrain/schedule/compile.hpp"
@@ -28,16 +29,6 @@
 #include <vector>
 
 namespace protrain::inline v0::plan::detail {
-
-/// One point of the space with its bounds.
-struct candidate {
-  std::uint32_t placement = 0;   ///< position in space_of::placements
-  std::uint32_t assignment = 0;  ///< position in space_of::assignments
-  std::uint32_t buffers = 0;
-  std::uint32_t slots = 0;  ///< for streamed parts, if any are
-  picoseconds bound{};
-  cost::live_bytes least{};
-};
 
 /// A compiled candidate.
 struct scored {
@@ -106,18 +97,13 @@ class evaluator {
   /// and moving oversize chunks only, and the host's on assignment and persistence.
   constexpr cost::live_bytes least_memory(candidate const& c) const {
     cost::placed const& p = space_.placements[c.placement];
-    cost::live_bytes out = cost::least_memory(space_.layout,
-                                              space_.step,
-                                              p,
-                                              space_.assignments[c.assignment],
-                                              c.buffers,
-                                              c.slots);
+    cost::live_bytes out = cost::least_memory(
+        space_.layout, space_.step, p, space_.assignments[c.assignment], c.buffers, c.slots);
     std::size_t const assignment = c.assignment;
     if (assignment < above_.size()) {
       for (known const& k : above_[assignment]) {
         if (k.oversize == oversize_[c.placement]) {
-          out.device =
-              std::max(out.device, cost::carried_bytes(p, c.buffers, c.slots) + k.device);
+          out.device = std::max(out.device, cost::carried_bytes(p, c.buffers, c.slots) + k.device);
         }
         if (k.placement == c.placement) {
           out.host = std::max(out.host, k.host);
@@ -168,12 +154,8 @@ class evaluator {
   /// the step before.
   constexpr result<std::vector<schedule::program>> compile(candidate const& c) const {
     bool const carries = space_.placements[c.placement].defer > 0;
-    return schedule::compile_step(known_,
-                                  space_.facts,
-                                  space_.layout,
-                                  space_.knobs_of(c.placement, c.assignment, c.buffers, c.slots),
-                                  space_.rules.eviction,
-                                  carries);
+    return schedule::compile_step(
+        known_, space_.facts, space_.layout, knobs_of(space_, c), space_.rules.eviction, carries);
   }
   constexpr std::vector<picoseconds> durations(schedule::program const& p) const {
     return sim::durations_of(p, space_.facts, machine_, space_.rules.bandwidth);

@@ -32,11 +32,11 @@ class least_search {
     for (std::size_t i = 0; i < results().size(); ++i) {
       note(i);
     }
-    std::size_t const most = results().size() + std::size_t{4} * s_.limits_.refinements;
+    std::size_t const programs = results().size() + std::size_t{4} * s_.limits_.refinements;
     for (candidate const& c : candidates_) {
       cost::live_bytes const least = s_.programs_.least_memory(c);
       cost::live_bytes const best = extents(least_);
-      if (s_.best_ != Search::none || results().size() >= most || lack(c.least) > lack(best)) {
+      if (s_.best_ != Search::none || results().size() >= programs || lack(c.least) > lack(best)) {
         break;
       }
       if (need(least) < need(best)) {

@@ -13,9 +13,10 @@
 #include "protrain/plan/detail/axes.hpp"
 #include "protrain/plan/detail/evaluator.hpp"
 #include "protrain/plan/detail/frontier.hpp"
-#include "protrain/plan/detail/level_axes.hpp"
 #include "protrain/plan/detail/least_search.hpp"
+#include "protrain/plan/detail/level_axes.hpp"
 #include "protrain/plan/detail/local_search.hpp"
+#include "protrain/plan/detail/scout.hpp"
 #include "protrain/plan/infeasible.hpp"
 #include "protrain/plan/limits.hpp"
 #include "protrain/plan/parse.hpp"
@@ -74,6 +75,8 @@ class searcher {
   friend class local_search;
   template <class>
   friend class least_search;
+  template <class, class>
+  friend class scout;
   static constexpr std::size_t none = std::numeric_limits<std::size_t>::max();
 
   // --- candidates
@@ -99,8 +102,7 @@ class searcher {
                   .buffers = buffers,
                   .slots = space_.placed_as[placement].streamed > 0 ? slots : 0};
     cost::placed const& p = space_.placements[placement];
-    out.bound =
-        cost::lower_bound(space_.step, p, space_.assignments[assignment], buffers);
+    out.bound = cost::lower_bound(space_.step, p, space_.assignments[assignment], buffers);
     left_ -= std::min<std::uint64_t>(left_, 1);
     programs_.take_placements();
     out.least = programs_.least_memory(out);
@@ -180,8 +182,7 @@ class searcher {
   constexpr bool list_assignments() {
     std::vector<activation::counts> wanted{};
     bool const all = list_counts(wanted);
-    std::uint64_t const slots =
-        space_.gradient_slot_axis.high - space_.gradient_slot_axis.low + 1;
+    std::uint64_t const slots = space_.gradient_slot_axis.high - space_.gradient_slot_axis.low + 1;
     std::uint64_t const every = checked_mul(wanted.size(), slots);
     if (count_placed(every) > limits_.candidates) {
       space_.thin();
@@ -241,8 +242,8 @@ class searcher {
       axis const defer = space_.defer_axis(base, streamed.low);
       std::uint64_t const slots =
           space_.streaming_slot_axis.high - space_.streaming_slot_axis.low + 1;
-      std::uint64_t const sites = (streamed.low == 0 ? 1 : slots) +
-                                  checked_mul(streamed.high - streamed.low, slots);
+      std::uint64_t const sites =
+          (streamed.low == 0 ? 1 : slots) + checked_mul(streamed.high - streamed.low, slots);
       out += checked_mul(checked_mul(sites, std::uint64_t{defer.high - defer.low} + 1),
                          checked_mul(assignments, std::uint64_t{buffers.high - buffers.low} + 1));
       if (out > limits_.candidates) {
@@ -264,60 +265,6 @@ class searcher {
     return c.bound > best().time || (c.bound == best().time && least.device > best().device);
   }
 
-  /// Of some persistences and some ways to update the most promising candidates, then what lies
-  /// around the best of each kind: none deferred, some deferred, least kept, some streamed.
-  constexpr void scout(frontier<Policies>& open) {
-    std::vector<std::vector<candidate>> found(4);
-    auto const last = static_cast<std::uint32_t>(space_.persistences.size()) - 1;
-    for (std::uint32_t const base : values({0, last}, last / scouted + 1)) {
-      axis const streamed = left_ > 0 ? space_.streamed_axis(base) : axis{};
-      for (std::uint32_t const n : values(streamed, (streamed.high - streamed.low) / 4 + 1)) {
-        bool const split = n > streamed.low;
-        std::size_t const at = space_.placement(base, n);
-        scout(open, at, found[split ? 3 : 1]);
-        axis const defer = space_.defer_axis(base, n);
-        if (!split && space_.placed_as[at].defer > defer.low) {
-          scout(open, space_.placement(base, n, defer.low), found[0]);
-        }
-        if (auto const c = split ? std::nullopt : open.leanest_of(at)) {
-          found[2].push_back(*c);
-        }
-      }
-    }
-    for (std::vector<candidate>& kind : found) {
-      climb_from(kind);
-    }
-    if (best_ != none) {
-      climb(best_, limits_.refinements);
-    }
-  }
-  constexpr void scout(frontier<Policies>& open,
-                       std::size_t placement,
-                       std::vector<candidate>& found) {
-    programs_.take_placements();
-    if (auto const c = open.best_of(placement)) {
-      found.push_back(*c);
-    }
-  }
-  /// Compiles the most promising, and climbs from the best of them.
-  constexpr void climb_from(std::vector<candidate>& found) {
-    sort(found);
-    std::vector<std::size_t> starts{};
-    for (std::size_t i = 0; i < std::min<std::size_t>(found.size(), scouted / 2); ++i) {
-      if (may_compile(~std::size_t{0})) {
-        std::size_t const at = evaluate(found[i]);
-        if (order_.fits(programs_.results()[at])) {
-          starts.push_back(at);
-        }
-      }
-    }
-    std::sort(starts.begin(), starts.end(), [this](std::size_t a, std::size_t b) {
-      return order_.before(programs_.results()[a], programs_.results()[b]);
-    });
-    for (std::size_t i = 0; i < std::min<std::size_t>(starts.size(), climbed); ++i) {
-      climb(starts[i], limits_.refinements / 2);
-    }
-  }
   constexpr void climb(std::size_t start, std::uint32_t programs) {
     local_search<searcher>(*this).run(start, programs);
   }
@@ -332,7 +279,7 @@ class searcher {
   constexpr bool descend() {
     frontier<Policies> open(space_, programs_, groups_, order_.allowed, left_);
     if (!finished(open.next())) {
-      scout(open);
+      scout<searcher, frontier<Policies>>(*this, open).run();
     }
     std::size_t const programs = programs_.results().size() + limits_.programs;
     std::optional<picoseconds> done{};
@@ -351,9 +298,7 @@ class searcher {
     return whole;
   }
   /// No candidate with such a bound, or a larger one, is better.
-  constexpr bool finished(picoseconds bound) const {
-    return best_ != none && bound > best().time;
-  }
+  constexpr bool finished(picoseconds bound) const { return best_ != none && bound > best().time; }
 
   /// In order; false when there were more than `most` programs.
   constexpr bool compile(std::vector<candidate> slice, std::size_t most) {
@@ -380,9 +325,7 @@ class searcher {
     });
   }
 
-  static constexpr std::uint32_t scouted = 16;  ///< persistences, and candidates of them
-  static constexpr std::uint32_t climbed = 3;   ///< of these
-  static constexpr std::uint64_t slices = 512;               ///< of the least bound, at first
+  static constexpr std::uint64_t slices = 512;                  ///< of the least bound, at first
   static constexpr std::uint64_t most_assignments = 1U << 14U;  ///< beyond, they are thinned
 
   space_of<Policies>& space_;

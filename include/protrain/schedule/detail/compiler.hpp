@@ -4,6 +4,7 @@
 
 #include "protrain/schedule/detail/carried.hpp"
 #include "protrain/schedule/detail/residency.hpp"
+#include "protrain/schedule/detail/start.hpp"
 #include "protrain/schedule/detail/state_rules.hpp"
 #include "protrain/schedule/detail/states.hpp"
 #include "protrain/schedule/detail/streams.hpp"
@@ -25,7 +26,7 @@ class compiler {
                      update::state_bytes const& b,
                      Eviction const& policy,
                      segment part)
-      : emit_(header(known, t, k, part)),
+      : emit_(start(known, t, k, part)),
         known_(known),
         facts_(t),
         layout_(l),
@@ -76,27 +77,6 @@ class compiler {
   }
 
  private:
-  static constexpr emitter header(prepared const& known,
-                                  trace::trace const& t,
-                                  knobs const& k,
-                                  segment part) {
-    emitter out;
-    out.out.fingerprint = known.fingerprint;
-    out.out.part = part;
-    out.out.micro_batches = part == segment::evaluate ? 1 : 0;
-    if (trains(part)) {
-      cut const c = cut_step(t.job.accumulate, k.unroll);
-      bool const middle = part == segment::middle;
-      bool const last = part == segment::last;
-      out.out.micro_batches = last ? c.last : c.first;
-      out.out.before = middle || last ? c.first * (last ? c.middles + 1 : 1) : 0;
-      out.out.times = middle ? c.middles : 1;
-    }
-    out.out.ranks = t.job.world;
-    out.out.spans = known.spans;
-    return out;
-  }
-
   constexpr void run_passes() {
     for (allocation_id const loss : losses_) {
       std::uint32_t const m = emit_.out.allocations[loss.index()].micro_batch;

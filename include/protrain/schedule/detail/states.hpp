@@ -5,6 +5,7 @@
 #include "protrain/chunk/layout.hpp"
 #include "protrain/schedule/detail/carried.hpp"
 #include "protrain/schedule/detail/emitter.hpp"
+#include "protrain/schedule/detail/norm.hpp"
 #include "protrain/schedule/detail/state_rules.hpp"
 #include "protrain/schedule/detail/streams.hpp"
 #include "protrain/schedule/knobs.hpp"
@@ -127,7 +128,7 @@ class states {
     if (rules_.waits()) {
       update_rest(true);  // the first parts go up beside the norm
     }
-    finish_norm();
+    finish_norm(emit_, at_, rules_, needs_norm(facts_.job));
     if (needs_norm(facts_.job)) {
       has_scalars_ = false;
       upload_own_scalars();
@@ -353,36 +354,6 @@ class states {
                  .amount = rules_.value_bytes(c)});
     emit_.use(role::value, access::read_write, home(c).value, {.chunk = c});
     emit_.end();
-  }
-
-  constexpr void finish_norm() {
-    if (at_.device_norm.valid()) {
-      emit_.begin({.op = opcode::norm_read, .queue = queue_id::d2h, .amount = norm_cell_bytes});
-      emit_.use(role::norm, access::read, at_.device_norm);
-      emit_.use(role::norm_copy, access::write, at_.norm_copy);
-      emit_.end();
-    }
-    if (rules_.ranks() > 1) {
-      emit_.begin({.op = opcode::norm_exchange, .queue = queue_id::cpu, .amount = norm_cell_bytes});
-      use_own_norm();
-      emit_.use(role::norms, access::write, at_.norms);
-      emit_.end();
-    }
-    emit_.begin({.op = opcode::norm_finish, .queue = queue_id::cpu});
-    if (rules_.ranks() > 1) {
-      emit_.use(role::norms, access::read, at_.norms);
-    } else {
-      use_own_norm();
-    }
-    emit_.use(role::report, access::write, at_.report);
-    if (needs_norm(facts_.job)) {
-      emit_.use(role::scalars, access::write, at_.host_scalars);
-    }
-    emit_.end();
-  }
-  constexpr void use_own_norm() {
-    emit_.use(role::norm, access::read, at_.host_norm);
-    emit_.use(role::norm_copy, access::read, at_.norm_copy);
   }
 
   /// Gives the oldest slot of a list back.
