@@ -15,6 +15,7 @@
 #include "protrain/schedule/print.hpp"
 #include "protrain/schedule/program.hpp"
 #include "protrain/sim/durations.hpp"
+#include "protrain/sim/pace.hpp"
 #include "protrain/sim/simulate.hpp"
 #include "protrain/trace/trace.hpp"
 
@@ -156,9 +157,10 @@ result<std::string> perfetto(plan::plan const& found,
   if (!programs) {
     return programs.failure();
   }
+  sim::pace const speeds(machine, rules.bandwidth, found.trace.job.world);
   std::vector<sim::timeline> times;
   for (schedule::program const& p : *programs) {
-    times.push_back(sim::simulate(p, sim::durations_of(p, found.trace, machine, rules.bandwidth)));
+    times.push_back(sim::simulate(p, sim::durations_of(p, found.trace, speeds), speeds));
   }
   return perfetto(*programs, times, found.trace);
 }
