@@ -19,10 +19,12 @@
 #include "protrain/schedule/memory.hpp"
 #include "protrain/schedule/verify.hpp"
 #include "protrain/sim/durations.hpp"
+#include "protrain/sim/pace.hpp"
 #include "protrain/sim/simulate.hpp"
 #include "protrain/update/site.hpp"
 #include "protrain/update/timing.hpp"
 #include "test/property/plan/random_plans.hpp"
+#include "test/support/random_contention.hpp"
 #include "test/support/random_jobs.hpp"
 
 #include <doctest/doctest.h>
@@ -55,7 +57,11 @@ std::uint64_t extent(schedule::program const& p, space where) {
 class exhaustive {
  public:
   explicit exhaustive(test::planning_case const& c, std::uint32_t interval)
-      : facts_(c.facts), machine_(c.machine), rules_(c.rules), interval_(interval) {
+      : facts_(c.facts),
+        machine_(c.machine),
+        rules_(c.rules),
+        pace_(c.machine, c.rules.bandwidth, c.facts.job.world),
+        interval_(interval) {
     layout_ = chunk::make_layout(facts_, chunk::uniform_grid{}.capacities(facts_).front());
     benefits_ = benefits();
     std::vector<trace::pin> const pins = activation::pins_of(facts_);
@@ -165,9 +171,9 @@ class exhaustive {
     auto const part = k.defer > 0 ? schedule::segment::resume : schedule::segment::step;
     auto const program = schedule::compile(facts_, layout_, k, rules_.eviction, part);
     REQUIRE(program.has_value());
-    auto const durations = sim::durations_of(*program, facts_, machine_);
+    auto const durations = sim::durations_of(*program, facts_, pace_);
     all_.push_back({.found = true,
-                    .time = sim::simulate(*program, durations).finish.value,
+                    .time = sim::simulate(*program, durations, pace_).finish.value,
                     .device = extent(*program, space::device),
                     .host = extent(*program, space::host)});
   }
@@ -175,6 +181,7 @@ class exhaustive {
   trace::trace const& facts_;
   hw::machine const& machine_;
   test::any_bundle const& rules_;
+  sim::pace pace_;
   std::uint32_t interval_;
   std::vector<chunk::benefit> benefits_{};
   chunk::layout layout_{};
@@ -245,6 +252,31 @@ TEST_CASE("the search equals an exhaustive loop") {
     }
   }
   CHECK(feasible > 0);
+}
+
+TEST_CASE("the search equals an exhaustive loop where work slows other work") {
+  std::uint64_t slower = 0;
+  for (std::uint64_t seed = 0; seed < test::scaled(200); ++seed) {
+    CAPTURE(seed);
+    test::planning_case c = test::make_planning_case(seed, 4);
+    test::random_source r(seed ^ 0xC0417ULL);
+    c.machine = test::with_contention(r, c.machine);
+    plan::budget const b = random_budget(r, c);
+    auto const found = plan::search(c.facts, c.machine, b, c.rules);
+    auto const any = plan::search(c.facts, c.machine, test::everything(), c.rules);
+    outcome const best =
+        exhaustive(c, any->at.interval).best(b.gpu.value - c.facts.outside.value, b.host.value);
+    REQUIRE(found.has_value() == best.found);
+    if (found) {
+      REQUIRE(found->search.proven);
+      REQUIRE(found->predicted.iteration.value == best.time);
+      REQUIRE(found->predicted.bound <= found->predicted.iteration);
+      auto const alone = plan::search(c.facts, c.machine, b, c.rules.with(link::fixed{}));
+      REQUIRE(alone->predicted.iteration <= found->predicted.iteration);
+      slower += alone->predicted.iteration < found->predicted.iteration ? 1U : 0U;
+    }
+  }
+  CHECK(slower > 0);
 }
 
 TEST_CASE(
