@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What planning costs by program: compile, verify, simulate, for models of 50 and of 100 blocks.
+// What planning costs by program: compile, verify, simulate (alone, and where work slows other work),
+// for models of 50 and of 100 blocks.
 // Baseline: reading every instruction and operand once.
 
 #include "bench/common/axes.hpp"
 #include "protrain/core/queue.hpp"
 #include "protrain/core/units.hpp"
 #include "protrain/hw/presets.hpp"
+#include "protrain/link/shared.hpp"
 #include "protrain/model/gpt2.hpp"
 #include "protrain/plan/budget.hpp"
 #include "protrain/plan/parse.hpp"
@@ -15,6 +17,7 @@
 #include "protrain/schedule/program.hpp"
 #include "protrain/schedule/verify.hpp"
 #include "protrain/sim/durations.hpp"
+#include "protrain/sim/pace.hpp"
 #include "protrain/sim/simulate.hpp"
 #include "protrain/trace/trace.hpp"
 
@@ -119,6 +122,23 @@ void simulate(benchmark::State& state) {
   count(state, at.program.instructions.size());
 }
 
+void simulate_shared(benchmark::State& state) {
+  compiled const& at = job(state);
+  sim::pace const pace(hw::h200x1(), link::shared{}, at.plan.trace.job.world);
+  for (auto _ : state) {
+    auto const durations = sim::durations_of(at.program, at.plan.trace, pace);
+    benchmark::DoNotOptimize(sim::simulate(at.program, durations, pace));
+  }
+  count(state, at.program.instructions.size());
+}
+
+/// Once for each search.
+void make_pace(benchmark::State& state) {
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(sim::pace(hw::h200x1(), link::shared{}, 1));
+  }
+}
+
 void memory(benchmark::State& state) {
   compiled const& at = job(state);
   for (auto _ : state) {
@@ -160,6 +180,8 @@ BENCHMARK(compile)->Apply(by_layers);
 BENCHMARK(verify)->Apply(by_layers);
 BENCHMARK(verify_segments)->Apply(by_layers_and_micro_batches);
 BENCHMARK(simulate)->Apply(by_layers);
+BENCHMARK(simulate_shared)->Apply(by_layers);
+BENCHMARK(make_pace)->Unit(benchmark::kMicrosecond);
 BENCHMARK(memory)->Apply(by_layers);
 BENCHMARK(read_once)->Apply(by_layers);
 

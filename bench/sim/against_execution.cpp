@@ -14,7 +14,6 @@
 #include "protrain/plan/policies.hpp"
 #include "protrain/plan/search.hpp"
 #include "protrain/runtime/engine.hpp"
-#include "protrain/sim/durations.hpp"
 #include "protrain/sim/simulate.hpp"
 
 #include <algorithm>
@@ -76,7 +75,7 @@ std::uint32_t cause_of(schedule::program const& p, sim::timeline const& t, std::
 std::uint32_t hand_overs_in(schedule::program const& p,
                             trace::trace const& f,
                             hw::machine const& m) {
-  sim::timeline const t = sim::simulate(p, sim::durations_of(p, f, m));
+  sim::timeline const t = bench::timeline_of(p, f, m);
   std::uint32_t i = 0;
   while (t.at[i].end != t.finish) {
     ++i;

@@ -11,10 +11,12 @@
 #include "protrain/hw/machine.hpp"
 #include "protrain/model/job.hpp"
 #include "protrain/plan/plan.hpp"
+#include "protrain/plan/policies.hpp"
 #include "protrain/profile/dry_run.hpp"
 #include "protrain/schedule/compile.hpp"
 #include "protrain/schedule/program.hpp"
 #include "protrain/sim/durations.hpp"
+#include "protrain/sim/pace.hpp"
 #include "protrain/sim/simulate.hpp"
 #include "protrain/sim/whole_step.hpp"
 #include "protrain/trace/trace.hpp"
@@ -114,12 +116,20 @@ inline std::vector<schedule::program> step_of(plan::plan const& p, bool resumed)
   return *std::move(programs);
 }
 
+/// Under the default bandwidth policy.
+inline sim::timeline timeline_of(schedule::program const& p,
+                                 trace::trace const& facts,
+                                 hw::machine const& m) {
+  sim::pace const pace(m, plan::policies<>{}.bandwidth, facts.job.world);
+  return sim::simulate(p, sim::durations_of(p, facts, pace), pace);
+}
+
 inline picoseconds simulated(std::vector<schedule::program> const& step,
                              trace::trace const& facts,
                              hw::machine const& m) {
   sim::whole_step out;
   for (schedule::program const& p : step) {
-    out.add(sim::simulate(p, sim::durations_of(p, facts, m)), p.times);
+    out.add(timeline_of(p, facts, m), p.times);
   }
   return out.iteration;
 }

@@ -20,6 +20,7 @@
 #include "protrain/hw/presets.hpp"
 #include "protrain/link/bandwidth.hpp"
 #include "protrain/link/derated.hpp"
+#include "protrain/link/shared.hpp"
 #include "protrain/model/gpt2.hpp"
 #include "protrain/model/job.hpp"
 #include "protrain/model/parameter.hpp"

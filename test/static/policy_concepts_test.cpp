@@ -7,6 +7,7 @@
 #include "protrain/chunk/sizing.hpp"
 #include "protrain/link/bandwidth.hpp"
 #include "protrain/link/derated.hpp"
+#include "protrain/link/shared.hpp"
 #include "protrain/update/site.hpp"
 #include "protrain/update/state_format.hpp"
 #include "protrain/update/timing.hpp"
@@ -44,7 +45,7 @@ static_assert(roles<update::gpu_if_persistent> == 1 && roles<update::during_back
 static_assert(roles<update::after_backward> == 1 && roles<update::split_master> == 1);
 static_assert(roles<update::fp32> == 1 && roles<update::separate_master> == 1);
 static_assert(roles<update::before_next_use> == 1 && roles<link::fixed> == 1);
-static_assert(roles<link::derated> == 1 && roles<int> == 0);
+static_assert(roles<link::derated> == 1 && roles<link::shared> == 1 && roles<int> == 0);
 
 /// What a model lacks. Each role has one model with all of them, and is refused for each.
 enum class lack : std::uint8_t { nothing, tag, equality, answer, constness, noexceptness };
@@ -111,6 +112,24 @@ PROTRAIN_TEST_REFUSES(activation::assignment_policy, assignment, true);
 PROTRAIN_TEST_REFUSES(link::bandwidth_policy, rates, false);
 PROTRAIN_TEST_REFUSES(update::site_policy, site, false);
 PROTRAIN_TEST_REFUSES(update::timing_policy, timing, false);
+
+/// A bandwidth policy in any case; what its second hook lacks makes it one that knows no contention.
+template <lack L>
+struct crowded_rates {
+  using policy_tag = tag_of<L, link::bandwidth_tag>;
+  bandwidth rate(hw::machine const&, link::channel) const noexcept;
+  answer_of<L, bandwidth> rate_among(hw::machine const&,
+                                     link::channel,
+                                     link::load const&) const noexcept(L != lack::noexceptness)
+    requires(L != lack::constness);
+  answer_of<L, bandwidth> rate_among(hw::machine const&, link::channel, link::load const&) noexcept
+    requires(L == lack::constness);
+  bool operator==(crowded_rates const&) const
+    requires(L != lack::equality)
+  = default;
+};
+PROTRAIN_TEST_REFUSES(link::knows_contention, crowded_rates, false);
+static_assert(link::bandwidth_policy<crowded_rates<lack::answer>>);
 
 template <lack L>
 struct format_bytes {

@@ -14,6 +14,7 @@
 //   activation::level_policy      assignment_tag    activation/assignment.hpp  law/assignment.hpp
 //   link::bandwidth_policy        bandwidth_tag     link/bandwidth.hpp         law/bandwidth.hpp
 //   link::knows_swapping          bandwidth_tag     link/derated.hpp           law/bandwidth.hpp
+//   link::knows_contention        bandwidth_tag     link/shared.hpp            law/bandwidth.hpp
 //   update::site_policy           site_tag          update/site.hpp            law/update.hpp
 //   update::timing_policy         timing_tag        update/timing.hpp          law/update.hpp
 //   update::state_format_policy   state_format_tag  update/state_format.hpp    law/state_format.hpp

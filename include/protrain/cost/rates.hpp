@@ -12,7 +12,7 @@
 
 namespace protrain::inline v0::cost {
 
-/// Rates of a policy whose channels don't depend on load, evaluated once, as one rank gets them.
+/// Rates of a policy's channels when each has its channel to itself, as one rank gets them.
 struct rates {
   bandwidth host_to_device{};
   bandwidth device_to_host{};
@@ -24,19 +24,34 @@ struct rates {
   bool operator==(rates const&) const = default;
 };
 
-/// In a job of `world` ranks, those on one host share its memory and its threads, and copy at the
-/// rates of all its ranks at once.
+/// What one of `world` ranks gets of a channel that gives `whole`: those on one host share its memory
+/// and its threads, and copy at the rates of all its ranks at once.
+constexpr bandwidth rate_of_rank(hw::machine const& m,
+                                 link::channel c,
+                                 bandwidth whole,
+                                 std::uint64_t world) {
+  switch (c) {
+    case link::channel::host_to_device:
+      return hw::beside(whole, hw::copies_of_rank(m, world).host_to_device);
+    case link::channel::device_to_host:
+      return hw::beside(whole, hw::copies_of_rank(m, world).device_to_host);
+    case link::channel::host_memory:
+      return hw::share_of_rank(m, whole, hw::local_ranks(m, world));
+    case link::channel::collective:
+    case link::channel::device_memory:
+      return whole;
+  }
+  return whole;
+}
+
 template <link::bandwidth_policy B>
 constexpr rates rates_of(hw::machine const& m, B const& policy, std::uint64_t world = 1) {
-  hw::copy_rates const most = hw::copies_of_rank(m, world);
-  return {.host_to_device =
-              hw::beside(policy.rate(m, link::channel::host_to_device), most.host_to_device),
-          .device_to_host =
-              hw::beside(policy.rate(m, link::channel::device_to_host), most.device_to_host),
-          .collective = policy.rate(m, link::channel::collective),
-          .device_memory = policy.rate(m, link::channel::device_memory),
-          .host_memory = hw::share_of_rank(
-              m, policy.rate(m, link::channel::host_memory), hw::local_ranks(m, world)),
+  auto const rate = [&](link::channel c) { return rate_of_rank(m, c, policy.rate(m, c), world); };
+  return {.host_to_device = rate(link::channel::host_to_device),
+          .device_to_host = rate(link::channel::device_to_host),
+          .collective = rate(link::channel::collective),
+          .device_memory = rate(link::channel::device_memory),
+          .host_memory = rate(link::channel::host_memory),
           .latency = m.copy_latency,
           .collective_latency = hw::collective_latency(m)};
 }

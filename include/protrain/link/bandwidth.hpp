@@ -6,6 +6,7 @@
 #include "protrain/hw/machine.hpp"
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 
 namespace protrain::inline v0::link {
@@ -18,6 +19,7 @@ enum class channel : std::uint8_t {
   device_memory,
   host_memory,
 };
+inline constexpr std::size_t channel_count = 5;
 
 struct bandwidth_tag {};
 

@@ -3,5 +3,7 @@
 // clang-format off
 #include <protrain/link/bandwidth.hpp>
 #include <protrain/link/derated.hpp>
+#include <protrain/link/shared.hpp>
 #include <protrain/link/bandwidth.hpp>
 #include <protrain/link/derated.hpp>
+#include <protrain/link/shared.hpp>

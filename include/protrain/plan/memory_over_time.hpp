@@ -14,6 +14,7 @@
 #include "protrain/schedule/compile.hpp"
 #include "protrain/schedule/program.hpp"
 #include "protrain/sim/durations.hpp"
+#include "protrain/sim/pace.hpp"
 #include "protrain/sim/simulate.hpp"
 
 #include <algorithm>
@@ -76,9 +77,10 @@ constexpr result<std::vector<timed_program>> timed_step(plan const& p,
   if (!programs) {
     return programs.failure();
   }
+  sim::pace const speeds(m, rules.bandwidth, p.trace.job.world);
   std::vector<timed_program> out{};
   for (schedule::program& one : *programs) {
-    auto times = sim::simulate(one, sim::durations_of(one, p.trace, m, rules.bandwidth));
+    auto times = sim::simulate(one, sim::durations_of(one, p.trace, speeds), speeds);
     out.push_back({.program = std::move(one), .times = std::move(times)});
   }
   return out;

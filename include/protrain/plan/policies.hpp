@@ -7,6 +7,7 @@
 #include "protrain/chunk/placement.hpp"
 #include "protrain/chunk/sizing.hpp"
 #include "protrain/link/bandwidth.hpp"
+#include "protrain/link/shared.hpp"
 #include "protrain/plan/detail/refusal.hpp"
 #include "protrain/update/site.hpp"
 #include "protrain/update/state_format.hpp"
@@ -31,7 +32,7 @@ template <chunk::placement_policy Placement = chunk::persist_first,
           chunk::sizing_policy Sizing = chunk::uniform_grid,
           chunk::eviction_policy Eviction = chunk::execution_order,
           activation::assignment_policy Assignment = activation::interleaved,
-          link::bandwidth_policy Bandwidth = link::fixed,
+          link::bandwidth_policy Bandwidth = link::shared,
           update::site_policy Site = update::cpu_or_streamed,
           update::timing_policy Timing = update::before_next_use,
           format_choice Format = format_of_job>

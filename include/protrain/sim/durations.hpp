@@ -8,6 +8,7 @@
 #include "protrain/hw/machine.hpp"
 #include "protrain/link/bandwidth.hpp"
 #include "protrain/schedule/program.hpp"
+#include "protrain/sim/pace.hpp"
 #include "protrain/trace/trace.hpp"
 
 #include <cstdint>
@@ -79,20 +80,37 @@ constexpr picoseconds duration_of(schedule::program const& p,
   return {};
 }
 
-/// Durations by instruction, on one of the job's ranks. With `link::fixed` they don't depend on what else runs; a policy
-/// whose rates do needs another simulation, not other durations. O(operands).
-template <link::bandwidth_policy B = link::fixed>
-constexpr std::vector<picoseconds> durations_of(schedule::program const& p,
+namespace detail {
+
+constexpr std::vector<picoseconds> durations_at(schedule::program const& p,
                                                 trace::trace const& t,
-                                                hw::machine const& m,
-                                                B const& policy = {}) {
-  cost::rates const r = cost::rates_of(m, policy, t.job.world);
+                                                cost::rates const& r) {
   std::vector<picoseconds> out{};
   out.reserve(p.instructions.size());
   for (schedule::instruction const& i : p.instructions) {
     out.push_back(duration_of(p, i, t, r));
   }
   return out;
+}
+
+}  // namespace detail
+
+/// Durations by instruction that runs alone, on one of the job's ranks. With `link::fixed` they are
+/// what it takes whatever else runs; what a policy that knows contention makes of them says a
+/// simulation at its pace. O(operands).
+template <link::bandwidth_policy B = link::fixed>
+constexpr std::vector<picoseconds> durations_of(schedule::program const& p,
+                                                trace::trace const& t,
+                                                hw::machine const& m,
+                                                B const& policy = {}) {
+  return detail::durations_at(p, t, cost::rates_of(m, policy, t.job.world));
+}
+
+/// Likewise, for a simulation at this pace.
+constexpr std::vector<picoseconds> durations_of(schedule::program const& p,
+                                                trace::trace const& t,
+                                                pace const& speeds) {
+  return detail::durations_at(p, t, speeds.rates());
 }
 
 }  // namespace protrain::inline v0::sim

@@ -6,57 +6,19 @@
 #include "protrain/core/queue.hpp"
 #include "protrain/core/units.hpp"
 #include "protrain/schedule/program.hpp"
+#include "protrain/sim/detail/contended.hpp"
+#include "protrain/sim/pace.hpp"
+#include "protrain/sim/timeline.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 namespace protrain::inline v0::sim {
 
-struct interval {
-  picoseconds start{};
-  picoseconds end{};
-  bool operator==(interval const&) const = default;
-};
-
-template <class T>
-using per_queue = std::array<T, queue_count>;
-
-/// Parts of a step: forward, backward, and update after the last backward pass. With several
-/// micro-batches the first two alternate; each part is the sum of its pieces, and the three add up
-/// to the step.
-enum class phase : std::uint8_t { forward, backward, update };
-inline constexpr std::size_t phase_count = 3;
-template <class T>
-using per_phase = std::array<T, phase_count>;
-
-constexpr std::string_view name_of(phase p) noexcept {
-  constexpr std::array<std::string_view, phase_count> names{"forward", "backward", "update"};
-  return names[static_cast<std::size_t>(p)];
-}
-
-struct timeline {
-  picoseconds finish{};        ///< end of the last instruction
-  std::vector<interval> at{};  ///< by instruction
-  per_queue<picoseconds> busy{};
-  per_queue<picoseconds> exposed{};  ///< busy while `compute` is not; 0 for compute itself
-  picoseconds forward_end{};         ///< of the last micro-batch
-  picoseconds backward_end{};        ///< likewise
-  per_phase<picoseconds> phases{};
-  /// Of the chain of instructions that ends last, by phase and queue; they sum to the phases.
-  per_phase<per_queue<picoseconds>> critical{};
-  bool operator==(timeline const&) const = default;
-};
-
 namespace detail {
-
-inline constexpr std::uint32_t no_instruction = ~std::uint32_t{0};
-
-constexpr std::size_t index_of(queue_id q) noexcept { return static_cast<std::size_t>(q); }
 
 /// Starts and ends; returns for each instruction the one that it waited for last. Every
 /// dependency is an earlier instruction and queues run in program order, so one pass in program
@@ -70,23 +32,22 @@ constexpr std::vector<std::uint32_t> place(schedule::program const& p,
   per_queue<std::uint32_t> last{};
   last.fill(no_instruction);
   for (std::uint32_t i = 0; i < p.instructions.size(); ++i) {
-    schedule::instruction const& what = p.instructions[i];
-    std::uint32_t& previous = last[index_of(what.queue)];
-    std::uint32_t cause = previous;
-    picoseconds start = previous == no_instruction ? picoseconds{} : out.at[previous].end;
-    for (std::uint32_t const d : p.dependencies_of(what)) {
-      PROTRAIN_EXPECT(d < i, "a dependency is an earlier instruction");
-      if (out.at[d].end > start) {
-        start = out.at[d].end;
-        cause = d;
-      }
-    }
-    waited.push_back(cause);
-    out.at.push_back({start, start + durations[i]});
-    out.busy[index_of(what.queue)] += durations[i];
-    previous = i;
+    std::size_t const q = index_of(p.instructions[i].queue);
+    start const from = start_of(p, i, last[q], out.at);
+    waited.push_back(from.cause);
+    out.at.push_back({from.time, from.time + durations[i]});
+    out.busy[q] += durations[i];
+    last[q] = i;
   }
   return waited;
+}
+
+/// Likewise, event by event where work slows other work.
+constexpr std::vector<std::uint32_t> place(schedule::program const& p,
+                                           std::span<picoseconds const> durations,
+                                           pace const& speeds,
+                                           timeline& out) {
+  return speeds.contended() ? contended(p, durations, speeds, out).run() : place(p, durations, out);
 }
 
 /// Ends of the phases in order of time: forward and backward of each micro-batch, then the step.
@@ -170,6 +131,23 @@ constexpr void expose(schedule::program const& p, timeline& out) {
   }
 }
 
+/// What the starts and ends in `out` add up to.
+constexpr void sum_up(schedule::program const& p,
+                      std::vector<std::uint32_t> const& waited,
+                      timeline& out) {
+  std::vector<picoseconds> const ends = split_phases(p, out);
+  follow_critical(p, waited, ends, out);
+  expose(p, out);
+}
+
+constexpr picoseconds last_end(timeline const& t) {
+  picoseconds last{};
+  for (interval const& i : t.at) {
+    last = std::max(last, i.end);
+  }
+  return last;
+}
+
 }  // namespace detail
 
 /// Runs `p` with one duration per instruction: queues in program order, an instruction when its
@@ -177,10 +155,19 @@ constexpr void expose(schedule::program const& p, timeline& out) {
 constexpr timeline simulate(schedule::program const& p, std::span<picoseconds const> durations) {
   PROTRAIN_EXPECT(durations.size() == p.instructions.size(), "one duration per instruction");
   timeline out{};
-  std::vector<std::uint32_t> const waited = detail::place(p, durations, out);
-  std::vector<picoseconds> const ends = detail::split_phases(p, out);
-  detail::follow_critical(p, waited, ends, out);
-  detail::expose(p, out);
+  detail::sum_up(p, detail::place(p, durations, out), out);
+  return out;
+}
+
+/// Likewise, at a machine's pace: what runs at once slows each other as the bandwidth policy says,
+/// and `durations` (`durations_of(p, trace, speeds)`) are those of instructions that run alone. Never
+/// earlier than at these. O(instructions x queues + dependencies).
+constexpr timeline simulate(schedule::program const& p,
+                            std::span<picoseconds const> durations,
+                            pace const& speeds) {
+  PROTRAIN_EXPECT(durations.size() == p.instructions.size(), "one duration per instruction");
+  timeline out{};
+  detail::sum_up(p, detail::place(p, durations, speeds, out), out);
   return out;
 }
 
@@ -213,10 +200,15 @@ constexpr picoseconds finish_of(schedule::program const& p,
   PROTRAIN_EXPECT(durations.size() == p.instructions.size(), "one duration per instruction");
   timeline out{};
   detail::place(p, durations, out);
-  for (interval const& i : out.at) {
-    out.finish = std::max(out.finish, i.end);
-  }
-  return out.finish;
+  return detail::last_end(out);
+}
+constexpr picoseconds finish_of(schedule::program const& p,
+                                std::span<picoseconds const> durations,
+                                pace const& speeds) {
+  PROTRAIN_EXPECT(durations.size() == p.instructions.size(), "one duration per instruction");
+  timeline out{};
+  detail::place(p, durations, speeds, out);
+  return detail::last_end(out);
 }
 
 }  // namespace protrain::inline v0::sim

@@ -5,16 +5,17 @@
 #include "protrain/chunk/layout.hpp"
 #include "protrain/chunk/placement.hpp"
 #include "protrain/chunk/sizing.hpp"
+#include "protrain/core/math.hpp"
 #include "protrain/core/queue.hpp"
 #include "protrain/core/units.hpp"
-#include "protrain/cost/rates.hpp"
 #include "protrain/cost/step.hpp"
 #include "protrain/plan/limits.hpp"
 #include "protrain/plan/search.hpp"
 #include "protrain/schedule/compile.hpp"
 #include "protrain/schedule/knobs.hpp"
-#include "protrain/schedule/memory.hpp"
+#include "protrain/schedule/program.hpp"
 #include "protrain/sim/durations.hpp"
+#include "protrain/sim/pace.hpp"
 #include "protrain/sim/simulate.hpp"
 #include "protrain/update/site.hpp"
 #include "protrain/update/timing.hpp"
@@ -45,17 +46,23 @@ struct outcome {
 };
 
 std::uint64_t extent(schedule::program const& p, space where) {
-  return schedule::memory_of(p, where).peak;
+  std::uint64_t most = 0;
+  for (schedule::allocation const& a : p.allocations) {
+    most = a.where == where ? std::max(most, a.offset + granules(a.bytes)) : most;
+  }
+  return most;
 }
 
 /// Every combination of persistence, buffers, strategies, sites, deferred updates and slots.
 class every_plan {
  public:
   every_plan(test::planning_case const& c, std::uint32_t interval)
-      : facts_(c.facts), machine_(c.machine), rules_(c.rules), interval_(interval) {
+      : facts_(c.facts),
+        rules_(c.rules),
+        pace_(c.machine, c.rules.bandwidth, c.facts.job.world),
+        interval_(interval) {
     layout_ = chunk::make_layout(facts_, chunk::uniform_grid{}.capacities(facts_).front());
-    auto const rates = cost::rates_of(machine_, rules_.bandwidth, facts_.job.world);
-    step_ = *cost::make_step(facts_, layout_, update::timing::before_next_use, rates);
+    step_ = *cost::make_step(facts_, layout_, update::timing::before_next_use, pace_.rates());
     std::vector<trace::pin> const pins = activation::pins_of(facts_);
     std::uint32_t const free = activation::free_blocks(pins);
     std::set<std::vector<activation::strategy>> all;
@@ -159,8 +166,8 @@ class every_plan {
     auto const programs = schedule::compile_step(facts_, layout_, k, rules_.eviction, k.defer > 0);
     REQUIRE(programs.has_value());
     for (schedule::program const& p : *programs) {
-      auto const durations = sim::durations_of(p, facts_, machine_, rules_.bandwidth);
-      out.time += sim::simulate(p, durations).finish.value * p.times;
+      auto const durations = sim::durations_of(p, facts_, pace_);
+      out.time += sim::finish_of(p, durations, pace_).value * p.times;
       out.device = std::max(out.device, extent(p, space::device));
       out.host = std::max(out.host, extent(p, space::host));
     }
@@ -168,8 +175,8 @@ class every_plan {
   }
 
   trace::trace const& facts_;
-  hw::machine const& machine_;
   test::any_bundle const& rules_;
+  sim::pace pace_;
   std::uint32_t interval_;
   chunk::layout layout_{};
   cost::step step_{};
@@ -186,10 +193,10 @@ outcome best_of(std::vector<outcome> const& all, plan::budget const& b, std::uin
   return out;
 }
 
-/// Programs of a job: a tenth of what the long form takes.
+/// Programs of a job.
 std::uint64_t most_programs() {
-  constexpr std::uint64_t in_ci = 20'000;
-  return std::getenv("PROTRAIN_TEST_LONG") == nullptr ? in_ci : 10 * in_ci;
+  constexpr std::uint64_t in_ci = 6'000;
+  return std::getenv("PROTRAIN_TEST_LONG") == nullptr ? in_ci : 200'000;
 }
 
 /// The next seed whose job has few enough plans.

@@ -19,10 +19,12 @@
 #include "protrain/schedule/memory.hpp"
 #include "protrain/schedule/verify.hpp"
 #include "protrain/sim/durations.hpp"
+#include "protrain/sim/pace.hpp"
 #include "protrain/sim/simulate.hpp"
 #include "protrain/update/site.hpp"
 #include "protrain/update/timing.hpp"
 #include "test/property/plan/random_plans.hpp"
+#include "test/support/random_contention.hpp"
 #include "test/support/random_jobs.hpp"
 
 #include <doctest/doctest.h>

@@ -20,12 +20,15 @@
 #include "protrain/cost/step.hpp"
 #include "protrain/hw/machine.hpp"
 #include "protrain/link/bandwidth.hpp"
+#include "protrain/link/shared.hpp"
 #include "protrain/schedule/compile.hpp"
 #include "protrain/schedule/program.hpp"
 #include "protrain/sim/durations.hpp"
+#include "protrain/sim/pace.hpp"
 #include "protrain/sim/simulate.hpp"
 #include "protrain/sim/whole_step.hpp"
 #include "protrain/update/site.hpp"
+#include "test/support/random_contention.hpp"
 #include "test/support/random_jobs.hpp"
 
 #include <doctest/doctest.h>
@@ -43,18 +46,6 @@ namespace {
 using namespace protrain;
 
 constexpr std::uint64_t cases = 10'000;
-
-/// Rates around those at which the random shapes' copies take as long as their compute.
-hw::machine any_machine(test::random_source& r) {
-  auto const random_rate = [&] { return 1'000'000'000'000 * r.between(1, 40); };
-  return {.name = "random",
-          .host_to_device = {random_rate()},
-          .device_to_host = {random_rate()},
-          .copy_latency = {r.chance(50) ? 0 : r.between(1, 400)},
-          .device_bandwidth = {random_rate() * 10},
-          .host_bandwidth = {random_rate()},
-          .collective = {random_rate()}};
-}
 
 struct run {
   test::random_case job;
@@ -75,7 +66,7 @@ run make_run(std::uint64_t seed) {
           .programs = {},
           .simulated = {}};
   test::random_source r(seed ^ 0x5EED);
-  out.machine = any_machine(r);
+  out.machine = test::random_rates(r);
   auto programs = schedule::compile_step(
       out.job.facts, out.job.layout, out.job.knobs, out.job.eviction, ranked);
   REQUIRE(programs.has_value());
@@ -208,6 +199,28 @@ TEST_CASE("a bound from knobs is never above the simulated time") {
       REQUIRE(holds(cost::lower_bound(f.step, *p, f.assigned, x.job.knobs.buffers), x.simulated));
     }
   }
+}
+
+TEST_CASE("both bounds hold where copies, compute and updates slow each other") {
+  std::uint64_t slower = 0;
+  for (std::uint64_t seed = 0; seed < test::scaled(cases); ++seed) {
+    CAPTURE(seed);
+    run x = make_run(seed);
+    test::random_source r(seed ^ 0xB07DULL);
+    x.machine = test::with_contention(r, test::with_ranks(r, x.machine));
+    sim::pace const pace(x.machine, link::shared{}, x.job.facts.job.world);
+    picoseconds simulated{};
+    for (schedule::program const& p : x.programs) {
+      auto const d = sim::durations_of(p, x.job.facts, pace);
+      picoseconds const finish = sim::finish_of(p, d, pace);
+      REQUIRE(holds(cost::lower_bound(p, d), finish));
+      simulated += finish * p.times;
+    }
+    parts const f = facts_of(x);
+    REQUIRE(holds(cost::lower_bound(f.step, f.placed, f.assigned, x.job.knobs.buffers), simulated));
+    slower += simulated > x.simulated ? 1U : 0U;
+  }
+  CHECK(slower > test::scaled(cases) / 2);
 }
 
 TEST_CASE("live bytes are never above the compiled extents") {

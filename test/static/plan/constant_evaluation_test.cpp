@@ -14,6 +14,7 @@
 #include "protrain/cost/step.hpp"
 #include "protrain/hw/presets.hpp"
 #include "protrain/link/bandwidth.hpp"
+#include "protrain/link/shared.hpp"
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/plan.hpp"
 #include "protrain/plan/policies.hpp"
@@ -23,6 +24,7 @@
 #include "protrain/schedule/memory.hpp"
 #include "protrain/schedule/verify.hpp"
 #include "protrain/sim/durations.hpp"
+#include "protrain/sim/pace.hpp"
 #include "protrain/sim/simulate.hpp"
 #include "protrain/trace/trace.hpp"
 
@@ -109,6 +111,25 @@ static_assert(eight.bound <= eight.finish);
 // 8 forward and 8 backward passes, 4 recomputations and 2 rebuilds, on one queue.
 static_assert(eight.bound >= 288_us);
 static_assert(eight.device > 0);
+
+/// The same program where copies, compute and updates slow each other.
+constexpr bool slowed() {
+  trace::trace const t = eight_blocks();
+  chunk::layout const l = chunk::make_layout(t, 1024);
+  auto const program = schedule::compile(t, l, mixed(l, t));
+  hw::machine m = hw::host_demo();
+  m.concurrent = {.both_ways = {{1'500'000'000}, {1'300'000'000}},
+                  .beside_compute = {{1'900'000'000}, {1'900'000'000}},
+                  .beside_update = {{1'000'000'000}, {1'800'000'000}},
+                  .update_beside_copies = {5'000'000'000}};
+  sim::pace const pace(m, link::shared{}, t.job.world);
+  auto const durations = sim::durations_of(*program, t, pace);
+  sim::timeline const times = sim::simulate(*program, durations, pace);
+  return pace.contended() && times.finish > eight.finish &&
+         times.finish == sim::finish_of(*program, durations, pace);
+}
+static_assert(slowed());
+static_assert(!sim::pace(hw::host_demo(), link::shared{}, 1).contended());
 
 /// The closed forms alone: no program is compiled.
 constexpr bool closed_form() {

@@ -19,6 +19,7 @@
 #include "protrain/schedule/spans.hpp"
 #include "protrain/schedule/verify.hpp"
 #include "protrain/sim/durations.hpp"
+#include "protrain/sim/pace.hpp"
 #include "protrain/sim/simulate.hpp"
 #include "protrain/sim/whole_step.hpp"
 
@@ -52,7 +53,9 @@ template <class Policies>
 class evaluator {
  public:
   constexpr evaluator(space_of<Policies> const& all, hw::machine const& m)
-      : space_(all), machine_(m), known_(schedule::prepare(all.facts, all.layout)) {
+      : space_(all),
+        pace_(m, all.rules.bandwidth, all.facts.job.world),
+        known_(schedule::prepare(all.facts, all.layout)) {
     take_placements();
   }
 
@@ -80,7 +83,7 @@ class evaluator {
     PROTRAIN_EXPECT(programs.has_value(), "every candidate of a search compiles");
     scored out{.what = c};
     for (schedule::program const& p : *programs) {
-      out.time += sim::finish_of(p, durations(p)) * p.times;
+      out.time += sim::finish_of(p, durations(p), pace_) * p.times;
       out.device = std::max(out.device, extent_of(p, space::device));
       out.host = std::max(out.host, extent_of(p, space::host));
       out.instructions += p.instructions.size();
@@ -127,7 +130,7 @@ class evaluator {
     prediction out{.bound = c.bound};
     sim::whole_step step;
     for (schedule::program const& p : *programs) {
-      step.add(sim::simulate(p, durations(p)), p.times);
+      step.add(sim::simulate(p, durations(p), pace_), p.times);
       schedule::follow(out.device, schedule::memory_of(p, space::device));
       schedule::follow(out.host, schedule::memory_of(p, space::host));
     }
@@ -158,7 +161,7 @@ class evaluator {
         known_, space_.facts, space_.layout, knobs_of(space_, c), space_.rules.eviction, carries);
   }
   constexpr std::vector<picoseconds> durations(schedule::program const& p) const {
-    return sim::durations_of(p, space_.facts, machine_, space_.rules.bandwidth);
+    return sim::durations_of(p, space_.facts, pace_);
   }
 
   constexpr std::size_t first_of(candidate const& c) {
@@ -191,7 +194,7 @@ class evaluator {
   }
 
   space_of<Policies> const& space_;
-  hw::machine const& machine_;
+  sim::pace pace_;
   schedule::prepared known_;
   std::vector<std::vector<chunk_id>> patterns_{};
   std::vector<std::uint32_t> oversize_{};  ///< by placement
