@@ -4,6 +4,7 @@
 
 #include "protrain/activation/assignment.hpp"
 #include "protrain/core/units.hpp"
+#include "protrain/plan/limits.hpp"
 #include "protrain/plan/parse.hpp"
 #include "protrain/plan/policies.hpp"
 #include "protrain/plan/search.hpp"
@@ -25,6 +26,9 @@ namespace {
 using namespace protrain;
 
 constexpr auto with_levels = policies<>{}.with(activation::levels{});
+/// Proven, however long it takes.
+constexpr plan::limits patient{
+    .programs = 1U << 30U, .instructions = std::uint64_t{1} << 40U, .candidates = 1U << 30U};
 
 using answer = result<plan::plan, plan::infeasible>;
 
@@ -142,7 +146,7 @@ TEST_CASE("six blocks and four levels: the search equals a loop over every divis
     test::planning_case const c = make_job(seed, seed % 5 == 0 ? 6 : 2 + seed % 4);
     test::random_source r(seed);
     plan::budget const b = tight(r, c);
-    answer const found = plan::search(c.facts, c.machine, b, with_levels);
+    answer const found = plan::search(c.facts, c.machine, b, with_levels, patient);
     auto const kept =
         plan::make(c.facts, c.machine, test::everything(), with_levels, plan::keep_all());
     every_division all(c, b);

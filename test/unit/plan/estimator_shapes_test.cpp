@@ -127,7 +127,7 @@ model::job const job{.micro_batch = 2,
                      .clip = 1.0F};
 
 /// Of a search that need not be good.
-constexpr plan::limits few{.programs = 30, .refinements = 10, .splits = 5, .proof = 0};
+constexpr plan::limits few{.programs = 30, .refinements = 10, .instructions = 20'000};
 
 plan::plan planned(trace::trace const& t, std::string const& wanted) {
   auto const request = plan::parse(wanted, t.job);

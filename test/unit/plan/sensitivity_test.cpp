@@ -116,7 +116,7 @@ TEST_CASE("bandwidth: a plan that is asked for is kept, and one that moves nothi
   CHECK(s.saved * 14 > moves.predicted.iteration);
   CHECK(s.saved * 11 < moves.predicted.iteration);
   // A search that meets its limits at once doesn't hide that the plan at hand is faster.
-  plan::limits const few{.programs = 1, .refinements = 0, .splits = 0};
+  plan::limits const few{.programs = 1, .refinements = 0, .instructions = 1};
   CHECK(plan::more_bandwidth(moves, m, roomy, policies<>{}, {}, few).saved >= s.saved);
   plan::plan const stays = planned(1, hw::h200x1(), roomy, "keep_all");
   auto const t = plan::more_bandwidth(stays, hw::h200x1(), roomy, policies<>{}, wanted("keep_all"));
