@@ -118,9 +118,8 @@ template <lack L>
 struct crowded_rates {
   using policy_tag = tag_of<L, link::bandwidth_tag>;
   bandwidth rate(hw::machine const&, link::channel) const noexcept;
-  answer_of<L, bandwidth> rate_among(hw::machine const&,
-                                     link::channel,
-                                     link::load const&) const noexcept(L != lack::noexceptness)
+  answer_of<L, bandwidth> rate_among(hw::machine const&, link::channel, link::load const&) const
+      noexcept(L != lack::noexceptness)
     requires(L != lack::constness);
   answer_of<L, bandwidth> rate_among(hw::machine const&, link::channel, link::load const&) noexcept
     requires(L == lack::constness);

@@ -47,7 +47,11 @@ constexpr std::vector<std::uint32_t> place(schedule::program const& p,
                                            std::span<picoseconds const> durations,
                                            pace const& speeds,
                                            timeline& out) {
-  return speeds.contended() ? contended(p, durations, speeds, out).run() : place(p, durations, out);
+  if (!speeds.contended()) {
+    return place(p, durations, out);
+  }
+  contended events(p, durations, speeds, out);
+  return events.run();
 }
 
 /// Ends of the phases in order of time: forward and backward of each micro-batch, then the step.
@@ -155,7 +159,8 @@ constexpr picoseconds last_end(timeline const& t) {
 constexpr timeline simulate(schedule::program const& p, std::span<picoseconds const> durations) {
   PROTRAIN_EXPECT(durations.size() == p.instructions.size(), "one duration per instruction");
   timeline out{};
-  detail::sum_up(p, detail::place(p, durations, out), out);
+  std::vector<std::uint32_t> const waited = detail::place(p, durations, out);
+  detail::sum_up(p, waited, out);
   return out;
 }
 
@@ -167,7 +172,8 @@ constexpr timeline simulate(schedule::program const& p,
                             pace const& speeds) {
   PROTRAIN_EXPECT(durations.size() == p.instructions.size(), "one duration per instruction");
   timeline out{};
-  detail::sum_up(p, detail::place(p, durations, speeds, out), out);
+  std::vector<std::uint32_t> const waited = detail::place(p, durations, speeds, out);
+  detail::sum_up(p, waited, out);
   return out;
 }
 

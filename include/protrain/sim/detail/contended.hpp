@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <utility>
 #include <vector>
 
 namespace protrain::inline v0::sim::detail {
@@ -37,12 +36,14 @@ class contended {
   /// Starts and ends, by instruction; returns for each the one that it waited for last.
   constexpr std::vector<std::uint32_t> run() {
     enqueue();
-    for (start_ready(); mix_ != 0; start_ready()) {
-      follow_mix();
+    start_ready();
+    for (std::uint32_t now_runs = mix(); now_runs != 0; now_runs = mix()) {
+      follow(now_runs);
       now_ = soonest();
       end_due();
+      start_ready();
     }
-    return std::move(waited_);
+    return waited_;
   }
 
  private:
@@ -62,6 +63,7 @@ class contended {
 
   constexpr void enqueue() {
     auto const n = static_cast<std::uint32_t>(program_.instructions.size());
+    lanes_.fill(lane{});  // g++ 12 would take untouched ones for zeros in constant evaluation
     out_.at = std::vector<interval>(n, interval{never, never});
     waited_ = std::vector<std::uint32_t>(n, no_instruction);
     following_ = std::vector<std::uint32_t>(n, no_instruction);
@@ -117,11 +119,18 @@ class contended {
     l.since = now_;
     l.left = static_cast<wide>(durations_[i].value) * l.rate;
     l.end = now_ + durations_[i];
-    mix_ += unit_of[l.need];
   }
 
-  constexpr void follow_mix() {
-    pace::row const& rates = pace_.among(mix_);
+  constexpr std::uint32_t mix() const {
+    std::uint32_t out = 0;
+    for (lane const& l : lanes_) {
+      out += l.running != no_instruction ? unit_of[l.need] : 0;
+    }
+    return out;
+  }
+
+  constexpr void follow(std::uint32_t mix) {
+    pace::row const& rates = pace_.among(mix);
     for (lane& l : lanes_) {
       if (l.running != no_instruction && l.need != compute_need && l.rate != rates[l.need]) {
         l.left -= static_cast<wide>((now_ - l.since).value) * l.rate;
@@ -152,7 +161,6 @@ class contended {
         interval& at = out_.at[l.running];
         at.end = now_;
         out_.busy[index_of(program_.instructions[l.running].queue)] += at.end - at.start;
-        mix_ -= unit_of[l.need];
         l.previous = l.running;
         l.running = no_instruction;
       }
@@ -164,7 +172,6 @@ class contended {
   pace const& pace_;
   timeline& out_;
   picoseconds now_{};
-  std::uint32_t mix_ = 0;
   per_queue<lane> lanes_{};
   std::vector<std::uint32_t> waited_{};
   std::vector<std::uint32_t> following_{};  ///< on the same queue, by instruction
