@@ -92,6 +92,9 @@ class micro_batch_explorer {
     if (best_.fits && high_ > 0) {
       close_in();
     }
+    if (best_.fits) {
+      find_largest();
+    }
   }
 
   constexpr std::uint64_t best() const noexcept { return best_.micro_batch; }
@@ -134,9 +137,7 @@ class micro_batch_explorer {
       std::uint64_t const at = best_.micro_batch;
       bool const below = at - low >= high_ - at;
       std::uint64_t const gap = below ? at - low : high_ - at;
-      std::uint64_t const closed = limits_.fineness == 0 ? 1 : at / limits_.fineness;
-      if (gap <= std::max<std::uint64_t>(closed, 1) ||
-          !look(below ? low + gap / 2 : at + gap / 2)) {
+      if (gap <= closed(at) || !look(below ? low + gap / 2 : at + gap / 2)) {
         return;
       }
       std::uint64_t const middle = seen_.back().micro_batch;
@@ -144,6 +145,31 @@ class micro_batch_explorer {
       (ahead == below ? high_ : low) = ahead ? at : middle;
       best_ = ahead ? seen_.back() : best_;
     }
+  }
+
+  /// The largest size that fits spreads a step's fixed work over most tokens, though plans may have
+  /// to change on the way to it.
+  constexpr void find_largest() {
+    std::uint64_t low = 0;
+    std::uint64_t high = 0;
+    for (micro_batch_seen const& s : seen_) {
+      low = s.fits ? std::max(low, s.micro_batch) : low;
+    }
+    for (micro_batch_seen const& s : seen_) {
+      bool const above = !s.fits && s.micro_batch > low;
+      high = above && (high == 0 || s.micro_batch < high) ? s.micro_batch : high;
+    }
+    while (high > low && high - low > closed(low) && look(low + (high - low) / 2)) {
+      micro_batch_seen const& now = seen_.back();
+      (now.fits ? low : high) = now.micro_batch;
+      best_ = better(now, best_) ? now : best_;
+    }
+  }
+
+  /// A gap beside a size that stays closed.
+  constexpr std::uint64_t closed(std::uint64_t size) const {
+    std::uint64_t const part = limits_.fineness == 0 ? 1 : size / limits_.fineness;
+    return std::max<std::uint64_t>(part, 1);
   }
 
   Look const& look_;
@@ -173,10 +199,11 @@ constexpr micro_batch_seen seen_of(std::uint64_t micro_batch,
 /// `facts(n)` is the job's trace for micro-batches of n samples; the rest is as for `make`.
 /// Looks at 1, 2, 4, ... until a size doesn't fit, the last few weren't worth it, or `most` is near;
 /// then at the middle of the wider gap beside the best size, until both are closed, unless it is the
-/// last one. The answer is the best of what was looked at, of equals the smallest. It is that of a
-/// loop over 1 to `most` where tokens per second rise to one peak and fall from there on, and no
-/// limit ends it: `gain` and `fineness` are 0, searches are left. If not even 1 fits, or the request is refused, that is the answer. Equal inputs give equal
-/// answers. The number of searches grows with the logarithm of the best size.
+/// last one; then for the largest that fits. The answer is the best of what was looked at, of equals
+/// the smallest. It is that of a loop over 1 to `most` where tokens per second rise to one peak and
+/// fall from there on, and no limit ends it: `gain` and `fineness` are 0, searches are left. If not
+/// even 1 fits, or the request is refused, that is the answer. Equal inputs give equal answers. The
+/// number of searches grows with the logarithm of the best size.
 template <class Make, class Policies = policies<>>
   requires requires(Make const& facts, std::uint64_t n) {
     { facts(n) } -> std::convertible_to<trace::trace>;
