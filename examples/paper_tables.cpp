@@ -24,7 +24,6 @@ protrain::plan::limits read_limits(cli::flags const& f) {
     auto const n = static_cast<std::uint32_t>(f.integer("programs", 0, 1, 1U << 20U));
     out.programs = n;
     out.refinements = std::min(out.refinements, n);
-    out.splits = std::min(out.splits, n);
   }
   return out;
 }
