@@ -56,8 +56,11 @@ void check_allowed(protrain::result<plan::plan, plan::infeasible> const& found) 
 plan::explanation explanation(planning const& p,
                               plan::request const& wanted,
                               plan::plan const& found) {
-  return found.at.depth > 0 ? plan::explain(found, p.machine, p.budget, with_levels, wanted)
-                            : plan::explain(found, p.machine, p.budget, plan::policies<>{}, wanted);
+  constexpr plan::limits few{.instructions = 1U
+                                             << 17U};  // one search each, and no proof is printed
+  return found.at.depth > 0
+             ? plan::explain(found, p.machine, p.budget, with_levels, wanted, few)
+             : plan::explain(found, p.machine, p.budget, plan::policies<>{}, wanted, few);
 }
 
 std::vector<plan::knob_effect> effects(planning const& p, plan::plan const& found) {

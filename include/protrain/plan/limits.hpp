@@ -13,7 +13,7 @@ namespace protrain::inline v0::plan {
 struct limits {
   std::uint32_t programs = 3000;           ///< compiled best first
   std::uint32_t refinements = 100;         ///< compiled on each way up from a promising one
-  std::uint64_t instructions = 1U << 18U;  ///< of all of them
+  std::uint64_t instructions = 1U << 19U;  ///< of all of them
   std::uint32_t candidates = 1U << 20U;    ///< bounds computed
   bool operator==(limits const&) const = default;
 };
