@@ -10,6 +10,7 @@
 #include "protrain/io/plan.hpp"
 #include "protrain/plan/effects.hpp"
 #include "protrain/plan/explain.hpp"
+#include "protrain/plan/limits.hpp"
 #include "protrain/plan/memory_over_time.hpp"
 #include "protrain/plan/search.hpp"
 #include "protrain/report/answers.hpp"
