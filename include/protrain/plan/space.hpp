@@ -73,6 +73,8 @@ class space_of {
   axis swap_axis{};
   axis gradient_slot_axis{};
   axis streaming_slot_axis{};  ///< where a chunk is streamed
+  bool unsplit = false;        ///< for now, no update is streamed
+  bool large = false;          ///< see `thin`
   request wanted{};
 
   constexpr space_of(trace::trace const& t, hw::machine const& m, Policies const& p)
@@ -115,6 +117,7 @@ class space_of {
 
   /// Slots are no longer searched.
   constexpr void thin() {
+    large = true;
     auto const at = [](axis& a, std::uint32_t n) {
       n = detail::clamp(n, a.low, a.high);
       a = {n, n};
@@ -219,7 +222,7 @@ class space_of {
   /// How many updates may be streamed beside a persistence.
   constexpr axis streamed_axis(std::size_t base) const {
     std::uint32_t const moving = detail::moving_chunks(step, persistences[base]);
-    std::uint32_t const most = rules.site.most_streamed(moving);
+    std::uint32_t const most = unsplit ? 0 : rules.site.most_streamed(moving);
     PROTRAIN_EXPECT(most <= moving, "site law: more streamed chunks than move");
     if (wanted.streamed) {
       std::uint32_t const n = detail::clamp(*wanted.streamed, 0, most);

@@ -53,10 +53,10 @@ class searcher {
 
   constexpr result<plan, infeasible> run() {
     try_fixed();
-    bool proven = search(false);
+    bool proven = search_sites(false);
     if (space_.depth > 0 && !space_.wanted.levels) {
       try_uniform_levels();
-      proven = search(true);
+      proven = then(proven, true);
     }
     give_back_slots();
     answers<Policies> const out{space_, machine_, budget_, order_, programs_, fixed_};
@@ -160,13 +160,35 @@ class searcher {
 
   // --- best first
 
+  /// Without streamed updates, then with them if there may be any: with them nothing is slower.
+  constexpr bool search_sites(bool levels) {
+    bool split = false;
+    for (std::size_t base = 0; base < space_.persistences.size(); ++base) {
+      axis const streamed = space_.streamed_axis(base);
+      split = split || streamed.low < streamed.high;
+    }
+    space_.unsplit = split;
+    bool const proven = search(levels);
+    space_.unsplit = false;
+    return split ? then(proven, levels) : proven;
+  }
+  /// Another search, of more. Where it leaves out what the one before looked at, both have to prove.
+  constexpr bool then(bool proven, bool levels) {
+    axis const before = space_.gradient_slot_axis;
+    bool const now = search(levels);
+    return now && (proven || space_.gradient_slot_axis == before);
+  }
+
   /// With save levels or, where they are open too, without: then first, so that with them nothing is
-  /// slower. Each has all that the limits allow. True when no plan is better.
+  /// slower. Each search has all that the limits allow. True when no plan is better.
   constexpr bool search(bool levels) {
     levels_ = levels;
-    left_ = limits_.candidates;
-    instructions_ = programs_.instructions() + limits_.instructions;
     bool const all = list_assignments();
+    std::uint64_t const part = space_.large ? of_large : 1;  // little of it can be looked at anyway
+    left_ = std::max<std::uint64_t>(1, limits_.candidates / part);
+    bounds_ += left_;
+    instructions_ =
+        programs_.instructions() + std::max<std::uint64_t>(1, limits_.instructions / part);
     bool const whole = descend() && all;
     if (best_ == none) {
       least_ = least_search<searcher>(*this).run();
@@ -174,7 +196,7 @@ class searcher {
     if (!whole && best_ != none) {
       climb(best_, limits_.refinements);
     }
-    bounds_ += limits_.candidates - left_;
+    bounds_ -= left_;
     return whole;
   }
 
@@ -325,7 +347,8 @@ class searcher {
     });
   }
 
-  static constexpr std::uint64_t slices = 512;                  ///< of the least bound, at first
+  static constexpr std::uint64_t of_large = 4;  ///< of the limits, a large space gets a part
+  static constexpr std::uint64_t slices = 512;  ///< of the least bound, at first
   static constexpr std::uint64_t most_assignments = 1U << 14U;  ///< beyond, they are thinned
 
   space_of<Policies>& space_;
