@@ -113,7 +113,7 @@ struct shared {
     return alone;
   }
   static constexpr bandwidth copies(hw::concurrent_rates const& r,
-                                    bandwidth hw::copy_rates::*way,
+                                    bandwidth hw::copy_rates::* way,
                                     bandwidth alone,
                                     bool both_ways,
                                     load const& l) noexcept {
