@@ -123,9 +123,9 @@ double lowest_rate(hw::machine const& m, model::job const& j) {
   }
   see(m.device_bandwidth);
   see(hw::share_of_rank(m, m.host_bandwidth, hw::local_ranks(m, j.world)));
-  see(c.update_beside_copies);
+  see(hw::share_of_rank(m, c.update_beside_copies, hw::local_ranks(m, j.world)));
   if (j.world > 1) {
-    see(m.collective);
+    see({m.collective.per_second / 3 + 1});  // three queues may share it
   }
   return lowest;
 }
@@ -141,7 +141,11 @@ bool too_long(model::decoder_config const& c,
   double const computing = flops / static_cast<double>(hw::compute_rate(m, j.type).per_second);
   double const moving = rough_bytes(c, j, eager) / lowest_rate(m, j);
   auto const programs = static_cast<double>(c.layers) * static_cast<double>(j.accumulate);
-  double const waiting = 20 * programs * (m.copy_latency + hw::collective_latency(m)).seconds();
+  // Where copies and collectives slow down, so do their latencies.
+  auto const fastest =
+      static_cast<double>(std::max({m.host_to_device, m.device_to_host, m.collective}).per_second);
+  double const waiting = 20 * programs * (m.copy_latency + hw::collective_latency(m)).seconds() *
+                         std::max(1.0, fastest / lowest_rate(m, j));
   return flops > 0x1p62 || computing + moving + waiting > longest;
 }
 

@@ -139,6 +139,19 @@ TEST_CASE("ends are rounded up once, however often the mix changes") {
   CHECK(b.run(pace_of(m)).at[0].end.value == 54);  // 50 thirds are 16 2/3, the rest is alone
 }
 
+TEST_CASE("a copy that is disturbed now and then keeps what it has done") {
+  builder b;
+  b.add(opcode::upload, queue_id::h2d, 100);
+  std::uint32_t const first = b.add(opcode::offload, queue_id::d2h, 15);
+  std::uint32_t const pause = b.add(opcode::gather, queue_id::gather, 20, {first});
+  b.add(opcode::offload, queue_id::d2h, 15, {pause});
+  sim::timeline const t = b.run(pace_of());
+  check_interval(t, 1, 0, 30);
+  check_interval(t, 2, 30, 50);
+  check_interval(t, 3, 50, 80);
+  check_interval(t, 0, 0, 130);  // 15, 20, 15 and 50 of its work
+}
+
 TEST_CASE("waiting and slowed work are the critical chain, which sums to the phases") {
   builder b;
   std::uint32_t const up = b.add(opcode::upload, queue_id::h2d, 20);
