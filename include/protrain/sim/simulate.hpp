@@ -33,7 +33,7 @@ constexpr std::vector<std::uint32_t> place(schedule::program const& p,
   last.fill(no_instruction);
   for (std::uint32_t i = 0; i < p.instructions.size(); ++i) {
     std::size_t const q = index_of(p.instructions[i].queue);
-    start const from = start_of(p, i, last[q], out.at);
+    beginning const from = start_of(p, i, last[q], out.at);
     waited.push_back(from.cause);
     out.at.push_back({from.time, from.time + durations[i]});
     out.busy[q] += durations[i];

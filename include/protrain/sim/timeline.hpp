@@ -57,18 +57,18 @@ inline constexpr std::uint32_t no_instruction = ~std::uint32_t{0};
 
 constexpr std::size_t index_of(queue_id q) noexcept { return static_cast<std::size_t>(q); }
 
-struct start {
+struct beginning {
   picoseconds time{};
   std::uint32_t cause = no_instruction;  ///< what it waits for last
 };
 
 /// When `i` starts, `previous` being the one before it on its queue: all that it waits for has ended.
-constexpr start start_of(schedule::program const& p,
-                         std::uint32_t i,
-                         std::uint32_t previous,
-                         std::span<interval const> at) {
-  start out{.time = previous == no_instruction ? picoseconds{} : at[previous].end,
-            .cause = previous};
+constexpr beginning start_of(schedule::program const& p,
+                             std::uint32_t i,
+                             std::uint32_t previous,
+                             std::span<interval const> at) {
+  beginning out{.time = previous == no_instruction ? picoseconds{} : at[previous].end,
+                .cause = previous};
   for (std::uint32_t const d : p.dependencies_of(p.instructions[i])) {
     PROTRAIN_EXPECT(d < i, "a dependency is an earlier instruction");
     if (at[d].end > out.time) {

@@ -32,6 +32,9 @@ class contended {
                       pace const& speeds,
                       timeline& out)
       : program_(p), durations_(durations), pace_(speeds), out_(out) {}
+  contended(contended const&) = delete;
+  contended& operator=(contended const&) = delete;
+  constexpr ~contended() = default;  // nvcc does not take the implicit one for constexpr
 
   /// Starts and ends, by instruction; returns for each the one that it waited for last.
   constexpr std::vector<std::uint32_t> run() {
@@ -63,7 +66,6 @@ class contended {
 
   constexpr void enqueue() {
     auto const n = static_cast<std::uint32_t>(program_.instructions.size());
-    lanes_.fill(lane{});  // g++ 12 would take untouched ones for zeros in constant evaluation
     out_.at = std::vector<interval>(n, interval{never, never});
     waited_ = std::vector<std::uint32_t>(n, no_instruction);
     following_ = std::vector<std::uint32_t>(n, no_instruction);
@@ -172,7 +174,8 @@ class contended {
   pace const& pace_;
   timeline& out_;
   picoseconds now_{};
-  per_queue<lane> lanes_{};
+  // A vector, because nvcc's constant evaluation doesn't destroy the elements of an array.
+  std::vector<lane> lanes_ = std::vector<lane>(queue_count, lane{});  ///< by queue
   std::vector<std::uint32_t> waited_{};
   std::vector<std::uint32_t> following_{};  ///< on the same queue, by instruction
 };
