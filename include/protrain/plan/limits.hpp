@@ -10,8 +10,7 @@ namespace protrain::inline v0::plan {
 
 /// How much a search may do. A search that meets a limit answers with what it has found, and says
 /// that it isn't proven. There are up to three, each with all of this: without streamed updates, with
-/// them, and with save levels. Where the space is so large that slots aren't searched, each has a
-/// quarter of the instructions and candidates.
+/// them, and with save levels.
 struct limits {
   std::uint32_t programs = 3000;           ///< compiled best first
   std::uint32_t refinements = 100;         ///< compiled on each way up from a promising one

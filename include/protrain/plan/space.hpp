@@ -74,7 +74,6 @@ class space_of {
   axis gradient_slot_axis{};
   axis streaming_slot_axis{};  ///< where a chunk is streamed
   bool unsplit = false;        ///< for now, no update is streamed
-  bool large = false;          ///< see `thin`
   request wanted{};
 
   constexpr space_of(trace::trace const& t, hw::machine const& m, Policies const& p)
@@ -117,7 +116,6 @@ class space_of {
 
   /// Slots are no longer searched.
   constexpr void thin() {
-    large = true;
     auto const at = [](axis& a, std::uint32_t n) {
       n = detail::clamp(n, a.low, a.high);
       a = {n, n};

@@ -184,11 +184,9 @@ class searcher {
   constexpr bool search(bool levels) {
     levels_ = levels;
     bool const all = list_assignments();
-    std::uint64_t const part = space_.large ? of_large : 1;  // little of it can be looked at anyway
-    left_ = std::max<std::uint64_t>(1, limits_.candidates / part);
+    left_ = limits_.candidates;
     bounds_ += left_;
-    instructions_ =
-        programs_.instructions() + std::max<std::uint64_t>(1, limits_.instructions / part);
+    instructions_ = programs_.instructions() + limits_.instructions;
     bool const whole = descend() && all;
     if (best_ == none) {
       least_ = least_search<searcher>(*this).run();
@@ -347,8 +345,7 @@ class searcher {
     });
   }
 
-  static constexpr std::uint64_t of_large = 4;  ///< of the limits, a large space gets a part
-  static constexpr std::uint64_t slices = 512;  ///< of the least bound, at first
+  static constexpr std::uint64_t slices = 512;                  ///< of the least bound, at first
   static constexpr std::uint64_t most_assignments = 1U << 14U;  ///< beyond, they are thinned
 
   space_of<Policies>& space_;
