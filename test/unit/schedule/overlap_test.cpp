@@ -72,7 +72,7 @@ std::size_t waiting(schedule::program const& p) {
 }  // namespace
 
 TEST_CASE("over ranks no backward pass waits for the reduction right before it") {
-  for (std::uint64_t const accumulate : {1, 3}) {
+  for (std::uint64_t const accumulate : {1U, 3U}) {
     CAPTURE(accumulate);
     CHECK(waiting(compiled(3, accumulate)) == 0);
     // On one rank there is nothing to hide.
