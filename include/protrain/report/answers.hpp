@@ -50,7 +50,7 @@ inline std::string in_unit_of(std::uint64_t most, std::uint64_t n) {
   while (unit < 5 && most >> (10 * (unit + 1)) > 0) {
     ++unit;
   }
-  double const one = static_cast<double>(std::uint64_t{1} << (10 * unit));
+  auto const one = static_cast<double>(std::uint64_t{1} << (10 * unit));
   return fixed(static_cast<double>(n) / one, unit == 0 ? 0 : 1);
 }
 

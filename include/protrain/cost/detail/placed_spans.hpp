@@ -84,18 +84,17 @@ constexpr void add_late_streams(placed& out, step const& s) {
       in.push_back({g.closes, c});
     }
   }
-  std::sort(in.begin(), in.end(), [](entry const& a, entry const& b) {
+  std::ranges::sort(in, [](entry const& a, entry const& b) {
     return a.closes != b.closes ? a.closes < b.closes : a.chunk < b.chunk;
   });
-  picoseconds down{};
-  for (std::size_t i = 0; i < in.size(); ++i) {
-    down += stream_of(out, s, in[i].chunk).down;
-    bool const listed =
-        i + 1 == in.size() || i == 0 || i == in.size() / 3 || i == 2 * in.size() / 3;
-    if (listed) {
-      std::size_t const at = i + 1 == in.size() ? 3 : i == 0 ? 0 : i == in.size() / 3 ? 1 : 2;
-      out.late_streams[at] = {in[i].closes, down};
-    }
+  std::vector<picoseconds> down{};  // of each and all that come later
+  for (entry const& e : in) {
+    picoseconds const before = down.empty() ? picoseconds{} : down.back();
+    down.push_back(before + stream_of(out, s, e.chunk).down);
+  }
+  for (std::size_t k = 0; k < out.late_streams.size() && !in.empty(); ++k) {
+    std::size_t const at = (in.size() - 1) * k / (out.late_streams.size() - 1);
+    out.late_streams[k] = {in[at].closes, down[at]};
   }
 }
 

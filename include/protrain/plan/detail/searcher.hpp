@@ -314,7 +314,10 @@ class searcher {
       done = whole ? limit : done;
       width = width * 2;
     }
-    open_ = whole ? (best_ == none ? picoseconds{} : best().time) : done.value_or(floor);
+    open_ = done.value_or(floor);
+    if (whole) {
+      open_ = best_ == none ? picoseconds{} : best().time;
+    }
     return whole;
   }
   /// No candidate with such a bound, or a larger one, is better.
