@@ -195,7 +195,7 @@ outcome best_of(std::vector<outcome> const& all, plan::budget const& b, std::uin
 
 /// Programs of a job.
 std::uint64_t most_programs() {
-  constexpr std::uint64_t in_ci = 6'000;
+  constexpr std::uint64_t in_ci = 3'000;
   return std::getenv("PROTRAIN_TEST_LONG") == nullptr ? in_ci : 200'000;
 }
 
