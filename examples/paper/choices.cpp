@@ -25,7 +25,7 @@ namespace {
 namespace hw = protrain::hw;
 namespace plan = protrain::plan;
 
-constexpr std::array ways{ours, theirs};
+constexpr std::array two_ways{ours, theirs};
 
 constexpr char const* common_rules =
     "Machines are the library's presets with all their memory, times a roofline's (analytic, "
@@ -205,7 +205,7 @@ std::vector<table> predict_ablation(options const& o) {
   for (std::uint64_t const n : tried) {
     sizes.rows.push_back({"micro-batch " + std::to_string(n), machine, {}, {}});
   }
-  for (way const& w : ways) {
+  for (way const& w : two_ways) {
     sweep const all = make_sweep(w, o);
     std::string const by(w.name);
     for (std::size_t i = 0; figure const& f : figures()) {

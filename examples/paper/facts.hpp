@@ -54,7 +54,7 @@ constexpr protrain::model::decoder_config opt_30b() {
           .layers = 48,
           .hidden = 7168,
           .heads = 56,
-          .inner = 4 * 7168,
+          .inner = 28'672,
           .vocabulary = 50'272,
           .positions = 2048,
           .tied = true,

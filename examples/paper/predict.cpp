@@ -22,9 +22,9 @@ namespace {
 namespace hw = protrain::hw;
 namespace plan = protrain::plan;
 
-constexpr std::array ways{ours, ours_fused, theirs};
+constexpr std::array three_ways{ours, ours_fused, theirs};
 
-constexpr char const* common_rules =
+constexpr char const* table_rules =
     "Machines are the library's presets with all their memory, times a roofline's (analytic, "
     "nothing "
     "measured); bf16, 12 bytes of state a parameter, no clipping, no accumulation, no dropout, "
@@ -109,7 +109,7 @@ table predict_table2(options const& o) {
             .quantities = {"billions_of_parameters"},
             .digits = 1};
   out.rules = {
-      common_rules,
+      table_rules,
       "Models have a hidden size of 8192 and 64 heads, as the paper's of 15 to 40 billion, "
       "and as many layers as fit with one sequence on each GPU, every block checkpointed, the "
       "fewest "
@@ -118,7 +118,7 @@ table predict_table2(options const& o) {
       bundles_rule};
   for (largest const& l : table2) {
     row next{.name = "GPT-2", .machine = std::string(l.machine), .paper = {l.billions}};
-    for (way const& w : ways) {
+    for (way const& w : three_ways) {
       next.predicted.push_back(largest_model(w, machine_named(l.machine), o));
     }
     out.rows.push_back(std::move(next));
@@ -129,7 +129,7 @@ table predict_table2(options const& o) {
 table predict_table3(options const& o) {
   table out{
       .id = "3", .title = "Throughput", .quantities = {"tokens_per_second"}, .micro_batches = true};
-  out.rules = {common_rules,
+  out.rules = {table_rules,
                "The micro-batch is the one with the most predicted tokens per second, as plan "
                "--micro-batch auto finds it; where the paper prints a batch, it is that.",
                attention_rule,
@@ -138,7 +138,7 @@ table predict_table3(options const& o) {
     row next{.name = std::string(t.what.name),
              .machine = std::string(t.machine),
              .paper = {t.tokens_per_second}};
-    for (way const& w : ways) {
+    for (way const& w : three_ways) {
       o.progress("table 3: " + next.name + ", " + std::string(w.name));
       next.predicted.push_back(speed(w, t, o));
     }
