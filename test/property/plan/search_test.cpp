@@ -173,6 +173,23 @@ TEST_CASE("more memory never makes a proven plan slower") {
   }
 }
 
+TEST_CASE("a search ends and answers however little it may do") {
+  for (std::uint32_t const n : {0U, 1U, 2U, 5U, 20U}) {
+    plan::limits const few{.programs = n, .refinements = n, .instructions = n, .candidates = n};
+    for (std::uint64_t seed = 0; seed < test::scaled(40); ++seed) {
+      CAPTURE(n);
+      CAPTURE(seed);
+      test::planning_case const c = test::make_planning_case(seed, 8);
+      auto const found = plan::search(c.facts, c.machine, test::everything(), c.rules, few);
+      REQUIRE(found.has_value());
+      REQUIRE(found->search.bound <= found->predicted.iteration);
+      plan::budget const tight{.gpu = {20'000}, .host = test::everything().host};
+      auto const other = plan::search(c.facts, c.machine, tight, c.rules, few);
+      REQUIRE((other ? other->predicted.device.peak <= 20'000 : other.failure().lacks_memory()));
+    }
+  }
+}
+
 TEST_CASE("raising a budget by what is short makes a plan fit") {
   std::uint64_t refused = 0;
   for (std::uint64_t seed = 0; seed < test::scaled(400); ++seed) {
